@@ -1,0 +1,20 @@
+# `strict` is linked by every target of ours; generated code is not held to it.
+add_library(strict INTERFACE)
+target_compile_options(strict INTERFACE
+    -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-format-truncation -Werror
+    -fno-omit-frame-pointer)
+target_compile_definitions(strict INTERFACE _GNU_SOURCE SAGAD_VERSION="${PROJECT_VERSION}")
+target_include_directories(strict INTERFACE ${CMAKE_SOURCE_DIR}/orchestrator)
+
+if(SAGAD_SANITIZE)
+    string(REPLACE ";" "," sanitize_list "${SAGAD_SANITIZE}")
+    add_compile_options(-fsanitize=${sanitize_list} -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${sanitize_list})
+endif()
+
+# sagad_library(name SOURCES a.c ... LINKS base ...): one static library for a folder.
+function(sagad_library name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(${name} PUBLIC strict ${ARG_LINKS})
+endfunction()

@@ -1,0 +1,79 @@
+/* A definition as the core runs it: plain data with every default filled in, immutable once made.
+ * Decides whether a definition is allowed. Never: I/O, clock. Any thread. */
+#ifndef CORE_DEFINITION_H
+#define CORE_DEFINITION_H
+
+#include "base/err.h"
+#include "core/words.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    DEFAULT_RETRY_FOR_MS = 24 * 3600 * 1000,
+    DEFAULT_RETRY_INITIAL_MS = 1000,
+    DEFAULT_RETRY_CAP_MS = 60 * 1000,
+    DEFAULT_LEASE_MS = 30 * 1000,
+    DEFAULT_ATTEMPT_TIMEOUT_MS = 5 * 60 * 1000,
+};
+
+struct retry {
+    int64_t for_ms, initial_ms, cap_ms;
+    uint32_t max_attempts; /* 0: the time budget alone decides */
+};
+
+struct operation_rule {
+    char *handler; /* owned by the definition, as all strings here */
+    enum effect effect;
+    struct retry retry;
+    int64_t lease_ms, attempt_timeout_ms;
+    int64_t start_timeout_ms; /* 0: none */
+    enum on_unknown on_unknown;
+    enum on_exhausted on_exhausted;
+};
+
+struct step_rule {
+    char *name;
+    struct operation_rule action;
+    bool has_compensation; /* false: the definition says that there is nothing to take back */
+    struct operation_rule compensation;
+    bool guarded;
+    int64_t settle_ms; /* -1: not given (a guarded step, or one without compensation) */
+};
+
+struct definition {
+    char *namespace_, *name, *description;
+    int32_t revision; /* 0 until stored */
+    struct step_rule *steps;
+    size_t step_count;
+    int64_t deadline_ms; /* 0: none */
+    enum on_deadline on_deadline;
+};
+
+/* One fault found by definition_check. */
+typedef void definition_fault_fn(void *ctx, const char *field, const char *description);
+
+/* Checks every rule of the design and calls on_fault for each one broken (field path, rule and
+ * value). Returns the number of faults: 0, it may be registered. What is not built yet (PROBED,
+ * ACCEPT, CONTINUE) is refused by name. */
+size_t definition_check(const struct definition *definition, definition_fault_fn *on_fault,
+                        void *ctx);
+
+/* -1 when there is no such step. */
+int definition_step_find(const struct definition *definition, const char *name);
+static inline const struct operation_rule *definition_rule(const struct definition *definition,
+                                                           size_t step, enum operation operation)
+{
+    const struct step_rule *rule = &definition->steps[step];
+    return operation == OPERATION_COMPENSATION ? &rule->compensation : &rule->action;
+}
+/* An owned, all-zero definition with room for `steps`; NULL when memory is out. Strings are
+ * mem_strdup'ed in by whoever fills it (wire/definition_codec.h, tests). */
+MUST_USE struct definition *definition_new(size_t steps);
+struct definition *definition_free(struct definition *definition);
+static inline void definition_free_p(struct definition **definition)
+{
+    *definition = definition_free(*definition);
+}
+
+#endif

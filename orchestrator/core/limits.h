@@ -1,0 +1,34 @@
+/* The limits of design: each named, each an error or back-pressure when reached. */
+#ifndef CORE_LIMITS_H
+#define CORE_LIMITS_H
+
+enum {
+    LIMIT_PAYLOAD_BYTES = 256 * 1024,      /* input, output */
+    LIMIT_TASK_BYTES = 3 * 1024 * 1024,    /* request of a task in total */
+    LIMIT_MESSAGE_BYTES = 4 * 1024 * 1024, /* one gRPC message */
+    LIMIT_JOURNAL_ENTRIES = 10000,         /* a saga; then parked */
+    LIMIT_JOURNAL_BYTES = 10 * 1024 * 1024,
+    LIMIT_JOURNAL_RESERVE = 64, /* entries kept free for decisions once leases are refused */
+    LIMIT_STEPS = 256,          /* a definition */
+    LIMIT_SAGA_ID_BYTES = 256,
+    LIMIT_NAMESPACE_BYTES = 64,
+    LIMIT_DEFINITION_NAME_BYTES = 128,
+    LIMIT_STEP_NAME_BYTES = 64,
+    LIMIT_HANDLER_BYTES = 128,
+    LIMIT_WORKER_BYTES = 128, /* worker id; instance 64 */
+    LIMIT_INSTANCE_BYTES = 64,
+    LIMIT_ACTOR_BYTES = 128,
+    LIMIT_REASON_BYTES = 1024,
+    LIMIT_ERROR_CODE_BYTES = 128,
+    LIMIT_ERROR_MESSAGE_BYTES = 1024, /* longer ones are cut at a character */
+    LIMIT_DESCRIPTION_BYTES = 1024,
+    LIMIT_LABELS = 4,
+    LIMIT_LABEL_BYTES = 64,
+    LIMIT_PAGE_ITEMS = 1000,
+    LIMIT_BATCH_EVENTS = 512,   /* one transaction of the engine */
+    LIMIT_REPORTS = 512,        /* one Report message */
+    LIMIT_BATCH_STARTS = 1000,  /* one BatchStartSagas */
+    WORKER_KILLER_LOSSES = 3,   /* leases of one operation lost in a row */
+};
+
+#endif

@@ -1,0 +1,63 @@
+/* What people ask: where is this operation stuck? Derived from a copy, nothing else. Any thread that
+ * owns the copy. */
+#ifndef CORE_VIEW_H
+#define CORE_VIEW_H
+
+#include "core/saga.h"
+
+enum step_state { /* as StepState in saga.proto, same order, from 0 */
+    STEP_PENDING,
+    STEP_READY,
+    STEP_LEASED,
+    STEP_BACKOFF,
+    STEP_DONE,
+    STEP_REJECTED,
+    STEP_UNKNOWN,
+    STEP_NOT_RUN,
+    STEP_COMPENSATION_WAITING,
+    STEP_COMPENSATION_READY,
+    STEP_COMPENSATION_LEASED,
+    STEP_COMPENSATION_BACKOFF,
+    STEP_COMPENSATED,
+    STEP_COMPENSATION_REJECTED,
+    STEP_COMPENSATION_UNKNOWN,
+    STEP_EXHAUSTED,
+    STEP_COMPENSATION_EXHAUSTED,
+    STEP_STATE_COUNT
+};
+const char *step_state_name(enum step_state state);
+
+struct step_view { /* strings borrowed from the saga */
+    enum step_state state;
+    int64_t since_ms;
+    enum operation operation; /* what the rest speaks of */
+    int32_t tries;
+    const struct journal_entry *last; /* last lease of that operation; NULL: none */
+    int64_t next_ms;                  /* next try or end of settle time; 0: none */
+    bool maybe;
+};
+void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct step_view *ret);
+
+enum wait_kind { /* as WaitKind in saga.proto */
+    WAIT_NONE,
+    WAIT_WORKER,
+    WAIT_RETRY,
+    WAIT_REPORT,
+    WAIT_SETTLE,
+    WAIT_OPERATOR
+};
+struct wait_view {
+    enum wait_kind kind;
+    int step; /* -1: none */
+    enum operation operation;
+    const char *handler, *worker; /* NULL where they do not apply */
+    int64_t since_ms, until_ms;   /* until 0: no limit */
+};
+void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *ret);
+
+/* The entry that turned the saga back, NULL while it never did; and the lease that was its cause
+ * (NULL for cancel and deadline). */
+const struct journal_entry *saga_first_cause(const struct saga *saga,
+                                             const struct journal_entry **ret_lease);
+
+#endif
