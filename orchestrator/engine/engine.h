@@ -1,0 +1,253 @@
+/* The engine: event -> core -> batch -> ONE transaction -> act. Owns every copy of a saga, the leases
+ * and timers, and the engine's connection; nothing that follows from an event leaves before the
+ * commit that it depends on.
+ *
+ * One thread runs it (engine_run, or engine_turn by a test). All others talk to it through events:
+ * an event is allocated by the poster, is the engine's from engine_post on, and comes back exactly
+ * once through its `done` on the engine's thread, with its results filled in; `done` must not block
+ * and must free it. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "base/clock.h"
+#include "base/heap.h"
+#include "base/mailbox.h"
+#include "base/rng.h"
+#include "core/saga.h"
+#include "store/store.h"
+
+#include <stdatomic.h>
+
+struct engine;
+
+enum engine_event_kind {
+    ENGINE_START,              /* struct engine_start */
+    ENGINE_VERB,               /* struct engine_verb */
+    ENGINE_WORKER,             /* struct engine_worker_event */
+    ENGINE_DEFINITION_CHANGED, /* struct engine_definition_event */
+    ENGINE_STATUS,             /* struct engine_status */
+    ENGINE_STOP,               /* struct engine_event alone: drain, finish the batch, end the run */
+};
+
+struct engine_event {
+    struct mailbox_node node;
+    enum engine_event_kind kind;
+    void (*done)(struct engine_event *event);
+};
+
+/* The engine's own chain of work on one saga; opaque to posters, zeroed by them. */
+struct engine_work {
+    struct engine_work *next;
+    int kind;
+    struct engine_event *event;
+    size_t index;
+};
+
+/* --- starting sagas ------------------------------------------------------------------------- */
+
+struct start_item {
+    /* in: borrowed until done; validated (UTF-8, limits) by the poster */
+    const char *namespace_, *definition, *saga_id;
+    struct bytes input;
+    const char *labels; /* JSON object text; NULL: none */
+    bool has_related;
+    struct uuid related;
+    /* out */
+    struct err err; /* code ERR_OK: started or existed */
+    struct uuid uid;
+    bool existed;
+    enum saga_state state;
+    int32_t run, revision;
+    /* engine's */
+    struct engine_work work;
+    uint8_t digest[32];
+};
+
+struct engine_start {
+    struct engine_event event;
+    struct start_item *items;
+    size_t count;
+    size_t open; /* engine's */
+};
+
+/* --- verbs on one saga ------------------------------------------------------------------------ */
+
+enum engine_verb_kind { ENGINE_VERB_CANCEL, ENGINE_VERB_RETRY, ENGINE_VERB_WAIT };
+
+struct engine_verb {
+    struct engine_event event;
+    enum engine_verb_kind verb;
+    /* in: by uid, or by key. run 0: the latest. Borrowed until done. */
+    bool by_uid;
+    struct uuid uid; /* out, too: the resolved one */
+    const char *namespace_, *definition, *saga_id;
+    int32_t run;
+    const char *step;            /* RETRY: NULL for the one it stands at */
+    const char *actor, *reason;  /* NULL or text */
+    int64_t timeout_ms;          /* WAIT */
+    bool or_parked;              /* WAIT */
+    /* out */
+    struct err err;  /* ERR_OK: done (WAIT: settled or the time is over) */
+    /* engine's */
+    struct engine_work work;
+    struct heap_node *timer;
+    struct engine_verb *next_waiter;
+    void *engine_private;
+};
+
+/* --- workers ------------------------------------------------------------------------------------ */
+
+/* A worker's stream as the engine sees it; embedded in the stream's own object, which must live
+ * until the GONE event is done. The engine calls its operations on the engine's thread; they pack
+ * at once, never block, and may be called until GONE is done (they then do nothing). */
+struct worker_link {
+    const struct worker_link_ops *ops;
+    void *session; /* engine's */
+};
+
+struct engine_task { /* all borrowed during the call */
+    const struct saga *saga;
+    struct task_view view;
+    const char *idempotency_key;
+    int64_t lease_ms, attempt_ms; /* counted from before the grant was sent */
+};
+
+enum engine_ack { ENGINE_ACK_ACCEPTED, ENGINE_ACK_DUPLICATE, ENGINE_ACK_STALE };
+struct engine_lease_ack {
+    struct uuid uid;
+    int64_t fence;
+    enum engine_ack ack;
+};
+struct engine_lease_extended {
+    struct uuid uid;
+    int64_t fence;
+    int64_t lease_ms; /* 0: lost */
+};
+
+struct worker_link_ops {
+    /* False once more bytes wait to be sent than the stream's bound allows: no more tasks for now;
+     * the stream posts WORKER_ROOM when there is room again. */
+    bool (*has_room)(struct worker_link *link);
+    /* False: the stream is dead and the task certainly never left. */
+    bool (*tasks)(struct worker_link *link, const struct engine_task *tasks, size_t count);
+    void (*acks)(struct worker_link *link, const struct engine_lease_ack *acks, size_t count);
+    void (*extended)(struct worker_link *link, const struct engine_lease_extended *leases,
+                     size_t count);
+    void (*cancel_hint)(struct worker_link *link, const struct uuid *uid, int64_t fence);
+    void (*welcome)(struct worker_link *link, uint64_t session);
+    void (*drain)(struct worker_link *link, int64_t grace_ms);
+    /* The engine ends the stream with this status. GONE follows. */
+    void (*close)(struct worker_link *link, const struct err *why);
+};
+
+enum worker_event_kind {
+    WORKER_HELLO,
+    WORKER_CREDIT,
+    WORKER_REPORT,
+    WORKER_EXTEND,
+    WORKER_RELEASE,
+    WORKER_DRAIN,
+    WORKER_ROOM,
+    WORKER_GONE, /* the stream has ended; the last event of a link */
+};
+
+struct worker_lease_ref {
+    struct uuid uid;
+    int64_t fence;
+    struct engine_work work;
+};
+
+struct worker_report {
+    struct uuid uid;
+    struct report report; /* strings and output borrowed until done */
+    struct engine_work work;
+};
+
+struct worker_credit {
+    const char *handler;
+    uint64_t total;
+};
+
+struct engine_worker_event {
+    struct engine_event event;
+    struct worker_link *link;
+    enum worker_event_kind kind;
+    const char *worker_id, *instance;     /* HELLO */
+    const struct worker_credit *credits;  /* HELLO: handlers (total: max in flight); CREDIT */
+    size_t credit_count;
+    struct worker_lease_ref *leases; /* HELLO (held), EXTEND, RELEASE */
+    size_t lease_count;
+    struct worker_report *reports; /* REPORT */
+    size_t report_count;
+    size_t open; /* engine's */
+};
+
+/* --- the rest ----------------------------------------------------------------------------------- */
+
+struct engine_definition_event {
+    struct engine_event event;
+    const char *namespace_, *name;
+};
+
+struct engine_counters { /* read by anyone, written by the engine */
+    atomic_llong sagas_started, starts_existed, sagas_succeeded, sagas_compensated, sagas_parked,
+        tasks_sent, reports_accepted, reports_duplicate, reports_stale, late_reports,
+        leases_expired, streams_lost, leases_released, leases_extended, batches, batch_items,
+        decisions_lost, operations_failed, reconnects, sagas_resident, sagas_ready, leases_live,
+        workers_connected;
+};
+struct engine_counter_name {
+    const char *name, *help;
+    size_t offset; /* of the atomic_llong in struct engine_counters */
+};
+extern const struct engine_counter_name engine_counter_names[];
+extern const size_t engine_counter_count;
+
+struct engine_handler_status {
+    char *handler; /* owned */
+    int64_t workers, credit, ready, leased;
+};
+struct engine_status {
+    struct engine_event event;
+    const char *only_handler; /* NULL: all */
+    /* out, owned by the event: free with engine_status_done before freeing it */
+    struct engine_handler_status *handlers;
+    size_t handler_count;
+};
+void engine_status_done(struct engine_status *status);
+
+struct engine_options {
+    struct store *store;
+    const struct clock *clock;
+    uint64_t rng_seed;
+    const char *node; /* name of this orchestrator */
+    size_t mailbox_limit, batch_limit;
+    int64_t grace_ms;       /* no expiry after start and reconnect: 15 s */
+    int64_t stream_lost_ms; /* before STREAM_LOST: 5 s */
+    /* Decodes stored bytes of a definition (wire/definition_codec.h). */
+    int (*definition_decode)(const struct bytes *content, struct definition **ret, struct err *err);
+};
+enum {
+    ENGINE_MAILBOX_LIMIT = 65536,
+    ENGINE_GRACE_MS = 15000,
+    ENGINE_STREAM_LOST_MS = 5000,
+};
+
+MUST_USE int engine_new(const struct engine_options *options, struct engine **ret, struct err *err);
+struct engine *engine_free(struct engine *engine);
+/* thread: any. False: full or stopped; the poster keeps the event and answers RESOURCE_EXHAUSTED or
+ * UNAVAILABLE. Worker events and verbs past admission use engine_post_always. */
+MUST_USE bool engine_post(struct engine *engine, struct engine_event *event);
+MUST_USE bool engine_post_always(struct engine *engine, struct engine_event *event);
+/* thread: any */
+const struct engine_counters *engine_counters(const struct engine *engine);
+/* True once the sagas of the database are loaded and the engine serves. thread: any */
+bool engine_is_ready(const struct engine *engine);
+
+/* Runs until ENGINE_STOP has been handled. thread: the engine's */
+void engine_run(struct engine *engine);
+/* One turn without waiting: takes events, completions and timers, submits the next batch. Returns
+ * the monotonic time at which there is something to do by itself. thread: the engine's */
+int64_t engine_turn(struct engine *engine);
+
+#endif

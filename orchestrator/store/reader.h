@@ -1,0 +1,73 @@
+/* Queries and the registration of definitions, on their own connection: a slow list never delays a
+ * step. Blocking calls; one thread at a time. Reconnects by itself; a call during an outage answers
+ * ERR_UNAVAILABLE. Results are owned by the caller. */
+#ifndef STORE_READER_H
+#define STORE_READER_H
+
+#include "store/store.h"
+
+struct store_reader;
+
+MUST_USE int store_reader_new(const char *conninfo, struct store_reader **ret, struct err *err);
+struct store_reader *store_reader_free(struct store_reader *reader);
+
+struct store_ref { /* by uid, or by key; run 0: the latest */
+    bool by_uid;
+    struct uuid uid;
+    const char *namespace_, *definition, *saga_id;
+    int32_t run;
+};
+
+/* Row, whole journal, and the bytes of the revision that it runs. ERR_NOT_FOUND. */
+MUST_USE int store_reader_get(struct store_reader *reader, const struct store_ref *ref,
+                              struct store_saga *ret_saga, struct bytes *ret_definition,
+                              struct err *err);
+/* Row alone (entries empty). */
+MUST_USE int store_reader_get_row(struct store_reader *reader, const struct store_ref *ref,
+                                  struct store_saga *ret_saga, struct err *err);
+/* Entries with seq > after_seq, at most limit; steps by index need the definition, so it comes too. */
+MUST_USE int store_reader_journal(struct store_reader *reader, const struct store_ref *ref,
+                                  int64_t after_seq, size_t limit, struct store_saga *ret_saga,
+                                  struct bytes *ret_definition, struct err *err);
+
+struct store_list_filter {
+    const char *namespace_; /* NULL: every one */
+    const char *definition; /* NULL: every one */
+    const char *saga_id;    /* NULL: any; exact */
+    const char *saga_id_prefix; /* NULL: none */
+    bool states[SAGA_STATE_COUNT]; /* all false: every state */
+    bool oldest_first;
+    bool has_after; /* keyset: rows strictly after this (started_at in microseconds, uid) */
+    int64_t after_started_us;
+    struct uuid after_uid;
+    size_t limit;
+};
+/* Rows without input; ret_started_us (limit entries, caller's) gives the keyset of each. */
+MUST_USE int store_reader_list(struct store_reader *reader, const struct store_list_filter *filter,
+                               struct store_saga *ret_sagas, int64_t *ret_started_us,
+                               size_t *ret_count, struct err *err);
+
+struct store_definition {
+    char *namespace_, *name;
+    int32_t revision;
+    int64_t created_at_ms;
+    bool current;
+    struct bytes content; /* packed saga.v1.SagaDefinition */
+};
+void store_definition_done(struct store_definition *definition);
+
+/* Same content: that revision, *ret_created false. Safe when several register at once. */
+MUST_USE int store_reader_register(struct store_reader *reader, const char *namespace_,
+                                   const char *name, const struct bytes *content,
+                                   bool validate_only, struct store_definition *ret,
+                                   bool *ret_created, struct err *err);
+MUST_USE int store_reader_definition(struct store_reader *reader, const char *namespace_,
+                                     const char *name, int32_t revision,
+                                     struct store_definition *ret, struct err *err);
+/* Current revisions after (namespace, name), by (namespace, name). namespace_ NULL: every one. */
+MUST_USE int store_reader_definitions(struct store_reader *reader, const char *namespace_,
+                                      const char *after_namespace, const char *after_name,
+                                      size_t limit, struct store_definition *ret,
+                                      size_t *ret_count, struct err *err);
+
+#endif

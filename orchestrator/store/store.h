@@ -1,0 +1,117 @@
+/* The store as the engine sees it: what must be written together, and what became of it. Behind it
+ * stands PostgreSQL (store/pg.h), or in the simulator memory that behaves like it.
+ *
+ * The engine submits a batch of operations; the store writes all of them in ONE transaction, each
+ * operation by itself conditional (its position, its state), and reports for each what became of it.
+ * At most one batch is in flight. Nothing is retried behind the engine's back except the halves of
+ * a batch that failed as a whole (bisection): such operations had no effect.
+ *
+ * thread: the engine's. Ownership: operations belong to the engine and are lent to the store from
+ * submit until they come back from completed; what loads return is owned by the operation. */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include "core/saga.h"
+
+#include <stdint.h>
+
+/* Shard of a saga: the low byte of FNV-1a 64 (offset basis 14695981039346656037, prime
+ * 1099511628211) over namespace, 0x00, definition, 0x00, saga_id. Fixed for ever: it is part of the
+ * stored keys. */
+uint8_t store_shard(const char *namespace_, const char *definition, const char *saga_id);
+
+enum store_op_kind {
+    STORE_START,           /* saga_key, saga and the entries of the transition */
+    STORE_TRANSITION,      /* facts of one saga */
+    STORE_EXTEND,          /* one lease goes on */
+    STORE_LOAD_UID,        /* one saga: row and journal */
+    STORE_LOAD_KEY,        /* by (namespace, definition, saga_id): key, and the saga if still there */
+    STORE_LOAD_OPEN,       /* the next chunk of sagas that are not terminal */
+    STORE_LOAD_DEFINITION, /* one revision, as stored bytes */
+};
+
+enum store_result {
+    STORE_PENDING,
+    STORE_OK,        /* durable, or loaded */
+    STORE_LOST,      /* somebody else decided first (or a part of it did become durable): load anew */
+    STORE_EXISTS,    /* START: the key is known; `key` says of whom */
+    STORE_NOT_FOUND, /* a load found nothing */
+    STORE_FAILED,    /* `err`: had no effect. err.retryable: a lock, a class 40; else a bad row */
+    STORE_UNKNOWN,   /* the connection died: it may be durable or not. Load, apply the event anew */
+};
+
+struct store_key { /* a row of saga_key */
+    struct uuid uid;
+    int32_t run;
+    uint8_t input_digest[32];
+    bool ended;
+    enum saga_state final_state; /* if ended */
+};
+
+struct store_saga { /* a loaded saga; contents owned until consumed by saga_replay */
+    struct saga_row row;
+    struct journal_entry *entries;
+    size_t entry_count;
+};
+void store_saga_done(struct store_saga *saga);
+
+struct store_op {
+    enum store_op_kind kind;
+    struct store_op *next; /* the batch; order is kept among operations of one saga */
+    enum store_result result;
+    struct err err;
+    int64_t now_ms; /* database time (now()) of the transaction that wrote it */
+    bool suspect;   /* it failed before: run it apart, so that it holds up no other */
+
+    /* START, TRANSITION: borrowed until completed */
+    const struct saga *saga;
+    const struct transition *transition;
+    /* START */
+    uint8_t input_digest[32]; /* SHA-256 of the input */
+
+    /* EXTEND; LOAD_UID: uid alone */
+    struct uuid uid;
+    int64_t seq, lease_ms;
+
+    /* LOAD_KEY, LOAD_DEFINITION: borrowed */
+    const char *namespace_, *definition, *saga_id;
+    int32_t revision; /* 0: the current one; set to the found one */
+
+    /* LOAD_OPEN: sagas after this uid in (shard, uid) order; all zero with after_any: from the
+     * start */
+    bool from_start;
+    struct uuid after;
+    size_t limit;
+
+    /* results, owned by the operation: store_op_done frees what was not taken */
+    struct store_key key;
+    struct store_saga *sagas; /* LOAD_UID, LOAD_KEY: one; LOAD_OPEN: up to limit */
+    size_t saga_count;        /* LOAD_KEY: 0 when only the key is left */
+    struct bytes content;     /* LOAD_DEFINITION: packed saga.v1.SagaDefinition */
+};
+void store_op_done(struct store_op *op);
+
+struct store {
+    const struct store_ops *ops;
+};
+
+struct store_ops {
+    /* A new number for each connection; 0 while there is none. When it changes, every copy that was
+     * loaded before is dead. */
+    uint64_t (*generation)(struct store *store);
+    /* Epoch of the fences of this connection. */
+    int64_t (*epoch)(struct store *store);
+    bool (*busy)(struct store *store); /* a batch is in flight */
+    /* Takes a list of operations. Needs generation() != 0 and !busy(). */
+    void (*submit)(struct store *store, struct store_op *batch);
+    /* Operations that have a result, as a list in the order of the batch; NULL: none. After a lost
+     * connection everything in flight comes back as UNKNOWN (writes) or FAILED retryable (loads). */
+    struct store_op *(*completed)(struct store *store);
+    /* Drives connecting, sending, receiving. Call it when fd is ready or wake_at has come. */
+    void (*process)(struct store *store, int64_t mono_ms);
+    /* What to poll for: -1 while there is nothing; events as in poll(2). */
+    int (*poll_fd)(struct store *store, short *ret_events);
+    int64_t (*wake_at)(struct store *store); /* monotonic ms; INT64_MAX: never */
+};
+
+#endif
