@@ -2,13 +2,13 @@
 #ifndef SUPPORT_CHECK_H
 #define SUPPORT_CHECK_H
 
-// clang-format off: cmocka.h needs these before it
-#include <cmocka.h>
+/* cmocka.h needs these before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-// clang-format on
+
+#include <cmocka.h>
 
 #include "base/err.h"
 
