@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Installs what sagad needs to be built, tested and run, on Debian 12. The only place that names
+# Debian packages. Quick, and without the network, when everything is there already.
+#   deploy/setup.sh            to build, to test, to run the demo and the benchmark
+#   deploy/setup.sh --checks   that, and what only the format and static checks need
+set -euo pipefail
+
+packages=(
+    build-essential cmake ninja-build pkg-config ccache
+    libgrpc-dev libprotobuf-dev libprotobuf-c-dev protobuf-compiler protobuf-c-compiler
+    libpq-dev libssl-dev libjansson-dev libinih-dev uthash-dev libcmocka-dev
+    postgresql-15 postgresql-client-15
+)
+checks=(clang-14 clang-format-14 clang-tidy-14 cppcheck)
+
+case "${1-}" in
+    '') ;;
+    --checks) packages+=("${checks[@]}") ;;
+    *)
+        echo "usage: $0 [--checks]" >&2
+        exit 2
+        ;;
+esac
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "$0: this system has no apt-get. The Debian 12 packages, or what matches them, are needed:" >&2
+    echo "  ${packages[*]}" >&2
+    exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+    status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$status" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+    as_root=(env)
+elif command -v sudo >/dev/null; then
+    as_root=(sudo env)
+else
+    echo "$0: these packages are missing, and installing them needs root or sudo. As root:" >&2
+    echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+fi
+
+echo "setup: installing ${missing[*]}"
+"${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -qq update
+"${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+    install "${missing[@]}"

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Sets up, builds with AddressSanitizer and UndefinedBehaviorSanitizer, and runs test suites.
+#   tests/run.sh [--full] [suite ...]      without suites: all of them
+# A suite is a label of ctest. --full: at full size (SAGAD_TEST_SIZE=full), else everyday size.
+# Ends with the line "N passed, N failed, N skipped"; exits 1 when a test failed, a suite ran
+# nothing, or a suite took longer than its budget.
+#   SAGAD_TEST_JOBS   test programs at a time (default 2)
+#   SAGAD_TEST_KEEP   keep the scratch directories of the tests
+set -euo pipefail
+
+# suite        everyday  full: the seconds that it may take on 2 cores
+budgets="
+unit           60        300
+integration    480       1800
+"
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build/debug
+size=everyday
+suites=()
+passed=0 failed=0 skipped=0
+
+usage() {
+    echo "usage: $0 [--full] [$(awk 'NF { printf "%s%s", sep, $1; sep = "|" }' <<<"$budgets") ...]" >&2
+    exit 2
+}
+
+budget_of() { # suite: its seconds at this size; fails for an unknown suite
+    awk -v suite="$1" -v size="$size" \
+        '$1 == suite { print size == "full" ? $3 : $2; found = 1 } END { exit !found }' <<<"$budgets"
+}
+
+finish() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ] || exit 1
+    exit 0
+}
+
+stop_without_tests() { # what failed
+    echo "$1 failed" >&2
+    failed=$((failed + 1))
+    finish
+}
+
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --full) size=full ;;
+        -*) usage ;;
+        *)
+            budget_of "$1" >/dev/null || usage
+            suites+=("$1")
+            ;;
+    esac
+    shift
+done
+if [ ${#suites[@]} = 0 ]; then
+    mapfile -t suites < <(awk 'NF { print $1 }' <<<"$budgets")
+fi
+
+"$root/deploy/setup.sh" || stop_without_tests "setup"
+
+mkdir -p "$root/build"
+exec 9>"$root/build/.tests-run.lock"
+flock 9 # one run at a time in this tree
+
+launcher=()
+if command -v ccache >/dev/null; then
+    launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
+fi
+(cd "$root" && cmake --preset debug "${launcher[@]}" >"$root/build/configure.log" 2>&1) || {
+    cat "$root/build/configure.log"
+    stop_without_tests "configure"
+}
+cmake --build "$build" || stop_without_tests "build"
+
+# Everything that the tests leave behind is in here, also when one of them was killed.
+scratch=$(mktemp -d /tmp/sagad-run.XXXXXX)
+chmod 0711 "$scratch"
+if [ -z "${SAGAD_TEST_KEEP-}" ]; then
+    trap 'rm -rf "$scratch"' EXIT
+fi
+export TMPDIR=$scratch SAGAD_TEST_SIZE=$size
+export ASAN_OPTIONS=detect_leaks=1:halt_on_error=1:abort_on_error=1:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+
+run_suite() { # suite
+    local suite=$1 budget log=$build/Testing/Temporary/LastTest.log status=0 started seconds
+    local programs ok bad left finished
+    budget=$(budget_of "$suite")
+    programs=$(ctest --test-dir "$build" -N -L "^$suite\$" | awk '/^Total Tests:/ { print $3 }')
+    if [ "${programs:-0}" = 0 ]; then
+        echo "$suite: no tests"
+        failed=$((failed + 1))
+        return
+    fi
+    rm -f "$log"
+    started=$(date +%s%N)
+    ctest --test-dir "$build" -L "^$suite\$" -j "${SAGAD_TEST_JOBS:-2}" --output-on-failure \
+        --test-output-size-passed 100000000 --test-output-size-failed 100000000 || status=$?
+    seconds=$((($(date +%s%N) - started) / 1000000))
+    read -r ok bad left finished < <(awk -f "$root/tests/count_cases.awk" "$log")
+    if [ "$finished" -lt "$programs" ]; then
+        echo "$suite: $((programs - finished)) of $programs programs did not run"
+        bad=$((bad + programs - finished))
+    fi
+    if [ "$status" != 0 ] && [ "$bad" = 0 ]; then
+        bad=1
+    fi
+    if [ $((ok + bad + left)) = 0 ]; then
+        echo "$suite: ran nothing"
+        bad=1
+    fi
+    if [ "$seconds" -gt $((budget * 1000)) ]; then
+        echo "$suite: took longer than its budget"
+        bad=$((bad + 1))
+    fi
+    printf '%s (%s): %d passed, %d failed, %d skipped in %d.%d s of %d s\n' "$suite" "$size" \
+        "$ok" "$bad" "$left" $((seconds / 1000)) $((seconds % 1000 / 100)) "$budget"
+    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
+}
+
+for suite in "${suites[@]}"; do
+    run_suite "$suite"
+done
+finish
