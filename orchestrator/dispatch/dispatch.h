@@ -1,0 +1,126 @@
+/* Who gets what: handlers with their ready queues, worker sessions with their credits, and the live
+ * leases of each worker. Plain data structures: no I/O, no clock, no saga rules.
+ *
+ * A *worker* is one worker process ("worker_id/instance"); it outlives its streams. A *session* is
+ * one stream of it. A *subscription* is a handler that a session serves, with its credit: the
+ * absolute number of tasks that may ever be sent on that session.
+ *
+ * thread: the engine's. */
+#ifndef DISPATCH_DISPATCH_H
+#define DISPATCH_DISPATCH_H
+
+#include "base/err.h"
+#include "base/heap.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct dispatch;
+struct dispatch_handler;
+struct dispatch_group;
+struct dispatch_worker;
+struct dispatch_session;
+
+/* An operation that waits for a worker; embedded in the waiting saga's own object. */
+struct dispatch_ready {
+    struct dispatch_ready *prev, *next;
+    struct dispatch_group *group; /* NULL: not waiting */
+};
+
+/* A live lease; embedded in the engine's lease object. */
+struct dispatch_lease {
+    struct dispatch_lease *prev, *next; /* of the same worker */
+    struct dispatch_worker *worker;
+    struct dispatch_handler *handler;
+    bool listed; /* scratch of session_open: the Hello named it */
+};
+
+struct dispatch_subscription {
+    struct dispatch_subscription *next_of_session;
+    struct dispatch_subscription *prev, *next; /* ring of the handler */
+    struct dispatch_session *session;
+    struct dispatch_handler *handler;
+    uint64_t total, sent;
+    uint32_t max_in_flight;
+};
+
+struct dispatch_session {
+    struct dispatch_worker *worker;
+    struct dispatch_subscription *subscriptions;
+    bool draining; /* wants no more tasks */
+    bool blocked;  /* its send queue is full for now */
+    void *owner;   /* the engine's */
+};
+
+struct dispatch_worker {
+    char *name;                       /* "worker_id/instance" */
+    struct dispatch_session *session; /* NULL: not connected */
+    struct dispatch_lease *leases;
+    size_t lease_count;
+    struct heap_node lost; /* when an ended stream counts as lost */
+};
+
+MUST_USE struct dispatch *dispatch_new(void); /* NULL: memory */
+struct dispatch *dispatch_free(struct dispatch *dispatch);
+
+/* --- handlers and the ready queue --- */
+/* Finds or makes; NULL: memory. Handlers live as long as the dispatch. */
+struct dispatch_handler *dispatch_handler(struct dispatch *dispatch, const char *name);
+/* Puts an operation at the end of its handler's queue. Queues are fair between definitions: `fair`
+ * is any pointer that is the same for one definition. 0, or -1: memory. */
+MUST_USE int dispatch_ready_put(struct dispatch_handler *handler, const void *fair,
+                                struct dispatch_ready *ready);
+void dispatch_ready_remove(struct dispatch_ready *ready); /* fine if it does not wait */
+static inline bool dispatch_ready_waits(const struct dispatch_ready *ready)
+{
+    return ready->group != NULL;
+}
+/* The next operation for which some session has credit, taken out of its queue; NULL: none. */
+struct dispatch_ready *dispatch_ready_take(struct dispatch *dispatch);
+
+/* --- credits --- */
+/* Takes one credit of a session that serves the handler, sessions in turn; NULL: none has one. */
+struct dispatch_subscription *dispatch_reserve(struct dispatch_handler *handler);
+/* The task was certainly not sent: gives the credit back. */
+void dispatch_unreserve(struct dispatch_subscription *subscription);
+/* total only grows; false if the session does not serve that handler. */
+MUST_USE bool dispatch_credit(struct dispatch *dispatch, struct dispatch_session *session,
+                              const char *handler, uint64_t total);
+
+/* --- sessions --- */
+struct dispatch_subscribe {
+    const char *handler;
+    uint32_t max_in_flight;
+};
+/* Connects a worker. *ret_previous: its session before, now without a worker, which the caller must
+ * end; NULL: none. */
+MUST_USE int dispatch_session_open(struct dispatch *dispatch, const char *worker_name,
+                                   const struct dispatch_subscribe *handlers, size_t count,
+                                   void *owner, struct dispatch_session **ret,
+                                   struct dispatch_session **ret_previous, struct err *err);
+/* Ends a session. If its worker still holds leases and has no newer session, they count as lost at
+ * lost_at (see dispatch_lost_take). */
+void dispatch_session_close(struct dispatch *dispatch, struct dispatch_session *session,
+                            int64_t lost_at);
+void dispatch_session_block(struct dispatch_session *session, bool blocked);
+void dispatch_session_drain(struct dispatch_session *session);
+
+/* --- leases --- */
+MUST_USE int dispatch_lease_add(struct dispatch *dispatch, struct dispatch_lease *lease,
+                                const char *worker_name, struct dispatch_handler *handler);
+void dispatch_lease_remove(struct dispatch *dispatch, struct dispatch_lease *lease);
+/* A worker whose stream ended and whose time is over: the caller deals with its leases. NULL: none
+ * at now. */
+struct dispatch_worker *dispatch_lost_take(struct dispatch *dispatch, int64_t mono_ms);
+int64_t dispatch_lost_at(const struct dispatch *dispatch); /* INT64_MAX: never */
+
+/* --- looking --- */
+struct dispatch_handler_view {
+    const char *name;
+    int64_t workers, credit, ready, leased;
+};
+/* Calls fn for each handler (or the one named). */
+void dispatch_view(const struct dispatch *dispatch, const char *only,
+                   void (*fn)(void *ctx, const struct dispatch_handler_view *view), void *ctx);
+
+#endif

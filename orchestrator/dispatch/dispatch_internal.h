@@ -1,0 +1,46 @@
+/* Shared by the files of this folder. */
+#ifndef DISPATCH_INTERNAL_H
+#define DISPATCH_INTERNAL_H
+
+#include "dispatch/dispatch.h"
+
+#include <uthash.h>
+
+struct dispatch_group { /* what one definition has waiting at one handler */
+    const void *fair;   /* hash key */
+    UT_hash_handle hh;
+    struct dispatch_handler *handler;
+    struct dispatch_group *prev, *next; /* ring of groups that are not empty */
+    struct dispatch_ready *first;       /* ring; NULL: empty, not in the handler's ring */
+};
+
+struct dispatch_handler {
+    char *name; /* hash key */
+    UT_hash_handle hh;
+    struct dispatch *dispatch;
+    struct dispatch_group *groups; /* hash */
+    struct dispatch_group *turn;   /* ring of non-empty groups; whose turn it is */
+    struct dispatch_subscription *subscriptions; /* ring; whose turn it is */
+    int64_t ready, leased;
+    /* On the active list: something waits and there may be credit. */
+    struct dispatch_handler *prev_active, *next_active;
+    bool active;
+};
+
+struct worker_entry {
+    struct dispatch_worker worker;
+    UT_hash_handle hh;
+};
+
+struct dispatch {
+    struct dispatch_handler *handlers; /* hash */
+    struct dispatch_handler *active;   /* ring */
+    struct worker_entry *workers;      /* hash by name */
+    struct heap lost;
+};
+
+/* Something waits there and credit may have come: look at it again. */
+void handler_activate(struct dispatch_handler *handler);
+void handler_deactivate(struct dispatch_handler *handler);
+
+#endif

@@ -1,0 +1,171 @@
+/* Handlers, their ready queues and the credits of those who serve them. */
+#include "base/mem.h"
+#include "dispatch/dispatch_internal.h"
+
+#include <string.h>
+#include <utlist.h>
+
+struct dispatch_handler *dispatch_handler(struct dispatch *dispatch, const char *name)
+{
+    struct dispatch_handler *handler = NULL;
+    HASH_FIND_STR(dispatch->handlers, name, handler);
+    if (handler)
+        return handler;
+    handler = mem_calloc(1, sizeof *handler);
+    char *copy = mem_strdup(name);
+    if (!handler || !copy) {
+        mem_free(handler);
+        mem_free(copy);
+        return NULL;
+    }
+    handler->name = copy;
+    handler->dispatch = dispatch;
+    HASH_ADD_KEYPTR(hh, dispatch->handlers, handler->name, strlen(handler->name), handler);
+    return handler;
+}
+
+void handler_activate(struct dispatch_handler *handler)
+{
+    if (handler->active || !handler->turn || !handler->subscriptions)
+        return;
+    struct dispatch *dispatch = handler->dispatch;
+    CDL_APPEND2(dispatch->active, handler, prev_active, next_active);
+    handler->active = true;
+}
+
+void handler_deactivate(struct dispatch_handler *handler)
+{
+    if (!handler->active)
+        return;
+    CDL_DELETE2(handler->dispatch->active, handler, prev_active, next_active);
+    handler->active = false;
+}
+
+int dispatch_ready_put(struct dispatch_handler *handler, const void *fair,
+                       struct dispatch_ready *ready)
+{
+    struct dispatch_group *group = NULL;
+    HASH_FIND_PTR(handler->groups, &fair, group);
+    if (!group) {
+        group = mem_calloc(1, sizeof *group);
+        if (!group)
+            return -1;
+        group->fair = fair;
+        group->handler = handler;
+        HASH_ADD_PTR(handler->groups, fair, group);
+    }
+    if (!group->first)
+        CDL_APPEND(handler->turn, group);
+    CDL_APPEND(group->first, ready);
+    ready->group = group;
+    handler->ready++;
+    handler_activate(handler);
+    return 0;
+}
+
+void dispatch_ready_remove(struct dispatch_ready *ready)
+{
+    struct dispatch_group *group = ready->group;
+    if (!group)
+        return;
+    struct dispatch_handler *handler = group->handler;
+    CDL_DELETE(group->first, ready);
+    ready->group = NULL;
+    handler->ready--;
+    if (!group->first) {
+        CDL_DELETE(handler->turn, group);
+        if (!handler->turn)
+            handler_deactivate(handler);
+    }
+}
+
+struct dispatch_subscription *dispatch_reserve(struct dispatch_handler *handler)
+{
+    struct dispatch_subscription *first = handler->subscriptions;
+    struct dispatch_subscription *at = first;
+    if (!at)
+        return NULL;
+    do {
+        if (at->sent < at->total && !at->session->draining && !at->session->blocked) {
+            at->sent++;
+            handler->subscriptions = at->next; /* the next one's turn */
+            return at;
+        }
+        at = at->next;
+    } while (at != first);
+    return NULL;
+}
+
+void dispatch_unreserve(struct dispatch_subscription *subscription)
+{
+    subscription->sent--;
+    handler_activate(subscription->handler);
+}
+
+static bool handler_has_credit(const struct dispatch_handler *handler)
+{
+    const struct dispatch_subscription *at = handler->subscriptions;
+    if (!at)
+        return false;
+    do {
+        if (at->sent < at->total && !at->session->draining && !at->session->blocked)
+            return true;
+        at = at->next;
+    } while (at != handler->subscriptions);
+    return false;
+}
+
+struct dispatch_ready *dispatch_ready_take(struct dispatch *dispatch)
+{
+    while (dispatch->active) {
+        struct dispatch_handler *handler = dispatch->active;
+        if (!handler->turn || !handler_has_credit(handler)) {
+            handler_deactivate(handler);
+            continue;
+        }
+        dispatch->active = handler->next_active; /* handlers in turn */
+        struct dispatch_group *group = handler->turn;
+        handler->turn = group->next; /* definitions in turn */
+        struct dispatch_ready *ready = group->first;
+        dispatch_ready_remove(ready);
+        return ready;
+    }
+    return NULL;
+}
+
+bool dispatch_credit(struct dispatch *dispatch, struct dispatch_session *session,
+                     const char *handler_name, uint64_t total)
+{
+    (void)dispatch;
+    for (struct dispatch_subscription *at = session->subscriptions; at; at = at->next_of_session) {
+        if (strcmp(at->handler->name, handler_name) != 0)
+            continue;
+        if (total > at->total) {
+            at->total = total;
+            handler_activate(at->handler);
+        }
+        return true;
+    }
+    return false;
+}
+
+void dispatch_view(const struct dispatch *dispatch, const char *only,
+                   void (*fn)(void *ctx, const struct dispatch_handler_view *view), void *ctx)
+{
+    for (const struct dispatch_handler *handler = dispatch->handlers; handler;
+         handler = handler->hh.next) {
+        if (only && strcmp(only, handler->name) != 0)
+            continue;
+        struct dispatch_handler_view view = { .name = handler->name,
+                                              .ready = handler->ready,
+                                              .leased = handler->leased };
+        const struct dispatch_subscription *at = handler->subscriptions;
+        if (at)
+            do {
+                view.workers++;
+                view.credit += at->total > at->sent ? (int64_t)(at->total - at->sent) : 0;
+                at = at->next;
+            } while (at != handler->subscriptions);
+        fn(ctx, &view);
+    }
+}
