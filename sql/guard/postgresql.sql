@@ -1,0 +1,319 @@
+-- The participant's guard for PostgreSQL: makes an effect in this database happen at most once for
+-- each saga, step and operation, and never after its compensation. Needs PostgreSQL 12 or newer.
+--
+-- Run this file once in the database that holds the business tables, as their owner (it may be run
+-- again at any time), then: GRANT USAGE ON SCHEMA saga_guard TO the role of your workers.
+--
+-- In the business transaction itself:   BEGIN;
+--   SELECT answer, output FROM saga_guard.enter(namespace, definition, saga_id, run, step,
+--                                               operation, fence, saga_started_at);
+--   PROCEED    do the work, then SELECT saga_guard.done(..., output), then COMMIT
+--   DUPLICATE  the effect is there, `output` is what it answered: COMMIT, ALREADY_DONE (ours)
+--   EMPTY      a compensation whose action never ran, and now never will: COMMIT, DONE
+--   STALE      a newer holder was here, or the saga is below the floor: ROLLBACK, no success
+--   REFUSED    an action after its compensation: ROLLBACK, REJECTED, no success
+-- Where several apply, the answer is the first of REFUSED, DUPLICATE, STALE, EMPTY, PROCEED.
+-- An error of class 40 (serialization, deadlock) says nothing about the effect: ROLLBACK, RETRY.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+CREATE SCHEMA IF NOT EXISTS saga_guard;
+
+-- One row for each operation that was here. The row of an action is also the lock under which its
+-- compensation decides: whoever wants to decide about a step locks that row first, so there is one
+-- order and no deadlock between the two.
+CREATE TABLE IF NOT EXISTS saga_guard.guard (
+    namespace       text        NOT NULL,
+    definition      text        NOT NULL,
+    saga_id         text        NOT NULL,
+    run             integer     NOT NULL,
+    step            text        NOT NULL,
+    operation       text        NOT NULL CHECK (operation IN ('ACTION', 'COMPENSATION')),
+    fence           bigint      NOT NULL, -- the highest that was here
+    -- ENTERED  between enter and done, never committed
+    -- DONE     the effect is in this database
+    -- UNDONE   an action that its compensation has taken back
+    -- BLOCKED  an action that never ran and never will: its compensation was here
+    -- EMPTY    a compensation that found nothing to undo
+    -- SEEN     no effect; only the fence is remembered
+    state           text        NOT NULL
+        CHECK (state IN ('ENTERED', 'DONE', 'UNDONE', 'BLOCKED', 'EMPTY', 'SEEN')),
+    output          bytea,
+    saga_started_at timestamptz NOT NULL,
+    changed_at      timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (namespace, definition, saga_id, run, step, operation)
+) WITH (fillfactor = 85);
+
+CREATE INDEX IF NOT EXISTS guard_saga_started_at
+    ON saga_guard.guard USING brin (saga_started_at) WITH (autosummarize = on);
+
+-- Sagas that started before the floor are STALE; their rows may be purged.
+CREATE TABLE IF NOT EXISTS saga_guard.guard_floor (
+    only_row boolean     PRIMARY KEY DEFAULT true CHECK (only_row),
+    floor    timestamptz NOT NULL
+);
+INSERT INTO saga_guard.guard_floor (floor) VALUES ('-infinity') ON CONFLICT DO NOTHING;
+
+-- Whoever enters and commits without done has left open whether the effect is there. That commit
+-- is refused: a guard that had to guess would be worse than none.
+CREATE OR REPLACE FUNCTION saga_guard.refuse_open_commit() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM 1 FROM saga_guard.guard g
+        WHERE g.namespace = NEW.namespace AND g.definition = NEW.definition
+          AND g.saga_id = NEW.saga_id AND g.run = NEW.run AND g.step = NEW.step
+          AND g.operation = NEW.operation AND g.state = 'ENTERED';
+    IF FOUND THEN
+        RAISE EXCEPTION 'saga_guard: commit after enter without done (step %, %)',
+            NEW.step, NEW.operation USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN NULL;
+END $$;
+
+DROP TRIGGER IF EXISTS guard_refuse_open_commit ON saga_guard.guard;
+CREATE CONSTRAINT TRIGGER guard_refuse_open_commit
+    AFTER INSERT OR UPDATE ON saga_guard.guard DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.state = 'ENTERED') EXECUTE FUNCTION saga_guard.refuse_open_commit();
+
+-- The row of an action, locked; created with `new_state` if there was none. Two statements, because
+-- the first one waits for a transaction that holds the row and still has the snapshot from before
+-- the wait. (REPEATABLE READ and SERIALIZABLE keep that snapshot: there the wait ends in a
+-- serialization error.)
+CREATE OR REPLACE FUNCTION saga_guard.claim_action(
+        namespace text, definition text, saga_id text, run integer, step text, fence bigint,
+        saga_started_at timestamptz, new_state text,
+        OUT created boolean, OUT state text, OUT highest_fence bigint, OUT output bytea)
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO saga_guard.guard AS g
+        (namespace, definition, saga_id, run, step, operation, fence, state, saga_started_at)
+        VALUES (claim_action.namespace, claim_action.definition, claim_action.saga_id,
+                claim_action.run, claim_action.step, 'ACTION', claim_action.fence,
+                claim_action.new_state, claim_action.saga_started_at)
+        ON CONFLICT DO NOTHING;
+    created := FOUND;
+    SELECT g.state, g.fence, g.output INTO state, highest_fence, output
+        FROM saga_guard.guard g
+        WHERE g.namespace = claim_action.namespace AND g.definition = claim_action.definition
+          AND g.saga_id = claim_action.saga_id AND g.run = claim_action.run
+          AND g.step = claim_action.step AND g.operation = 'ACTION'
+        FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'saga_guard: the row was purged meanwhile'
+            USING ERRCODE = 'serialization_failure';
+    END IF;
+END $$;
+
+-- Read after the row was claimed, so that a purge between the two is seen here. A transaction that
+-- keeps its snapshot must lock the floor to be told that it moved.
+CREATE OR REPLACE FUNCTION saga_guard.is_below_floor(saga_started_at timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    horizon timestamptz;
+BEGIN
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        SELECT f.floor INTO STRICT horizon FROM saga_guard.guard_floor f FOR SHARE;
+    ELSE
+        SELECT f.floor INTO STRICT horizon FROM saga_guard.guard_floor f;
+    END IF;
+    RETURN is_below_floor.saga_started_at < horizon;
+END $$;
+
+CREATE OR REPLACE FUNCTION saga_guard.enter_action(
+        namespace text, definition text, saga_id text, run integer, step text, fence bigint,
+        saga_started_at timestamptz, OUT answer text, OUT output bytea)
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    action record;
+BEGIN
+    SELECT * INTO action
+        FROM saga_guard.claim_action(namespace, definition, saga_id, run, step, fence,
+                                     saga_started_at, 'ENTERED');
+    IF NOT action.created AND action.state = 'ENTERED' THEN
+        RAISE EXCEPTION 'saga_guard: step % was entered already in this transaction', step
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    ELSIF action.state IN ('UNDONE', 'BLOCKED') THEN
+        answer := 'REFUSED';
+    ELSIF action.state = 'DONE' THEN
+        answer := 'DUPLICATE';
+        output := action.output;
+    ELSIF action.highest_fence > enter_action.fence
+          OR saga_guard.is_below_floor(saga_started_at) THEN
+        answer := 'STALE';
+    ELSE
+        answer := 'PROCEED';
+    END IF;
+
+    IF answer = 'STALE' AND action.created THEN
+        DELETE FROM saga_guard.guard g
+            WHERE g.namespace = enter_action.namespace
+              AND g.definition = enter_action.definition AND g.saga_id = enter_action.saga_id
+              AND g.run = enter_action.run AND g.step = enter_action.step
+              AND g.operation = 'ACTION';
+    ELSIF NOT action.created AND (answer = 'PROCEED' OR action.highest_fence < enter_action.fence) THEN
+        UPDATE saga_guard.guard g
+            SET fence = greatest(g.fence, enter_action.fence), changed_at = now(),
+                state = CASE WHEN answer = 'PROCEED' THEN 'ENTERED' ELSE g.state END
+            WHERE g.namespace = enter_action.namespace
+              AND g.definition = enter_action.definition AND g.saga_id = enter_action.saga_id
+              AND g.run = enter_action.run AND g.step = enter_action.step
+              AND g.operation = 'ACTION';
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION saga_guard.enter_compensation(
+        namespace text, definition text, saga_id text, run integer, step text, fence bigint,
+        saga_started_at timestamptz, OUT answer text, OUT output bytea)
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    action record;
+    own    saga_guard.guard; -- under the lock of the action's row, like everything below
+BEGIN
+    SELECT * INTO action
+        FROM saga_guard.claim_action(namespace, definition, saga_id, run, step, fence,
+                                     saga_started_at, 'BLOCKED');
+    SELECT g.* INTO own FROM saga_guard.guard g
+        WHERE g.namespace = enter_compensation.namespace
+          AND g.definition = enter_compensation.definition
+          AND g.saga_id = enter_compensation.saga_id AND g.run = enter_compensation.run
+          AND g.step = enter_compensation.step AND g.operation = 'COMPENSATION'
+        FOR UPDATE;
+    IF own.state = 'ENTERED' OR action.state = 'ENTERED' THEN
+        RAISE EXCEPTION 'saga_guard: step % was entered already in this transaction', step
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    ELSIF own.state IN ('DONE', 'EMPTY') THEN
+        answer := 'DUPLICATE';
+        output := own.output;
+    ELSIF greatest(action.highest_fence, own.fence) > enter_compensation.fence
+          OR saga_guard.is_below_floor(saga_started_at) THEN
+        answer := 'STALE';
+    ELSIF action.state IN ('BLOCKED', 'SEEN') THEN
+        answer := 'EMPTY';
+    ELSIF action.state = 'DONE' THEN
+        answer := 'PROCEED';
+    ELSE
+        RAISE EXCEPTION 'saga_guard: step % is undone, but by nobody', step
+            USING ERRCODE = 'data_corrupted';
+    END IF;
+
+    IF answer IN ('DUPLICATE', 'STALE') THEN
+        IF action.created THEN -- it says nothing that is not true without it
+            DELETE FROM saga_guard.guard g
+                WHERE g.namespace = enter_compensation.namespace
+                  AND g.definition = enter_compensation.definition
+                  AND g.saga_id = enter_compensation.saga_id AND g.run = enter_compensation.run
+                  AND g.step = enter_compensation.step AND g.operation = 'ACTION';
+        END IF;
+        IF own.fence < enter_compensation.fence THEN
+            UPDATE saga_guard.guard g SET fence = enter_compensation.fence, changed_at = now()
+                WHERE g.namespace = enter_compensation.namespace
+                  AND g.definition = enter_compensation.definition
+                  AND g.saga_id = enter_compensation.saga_id AND g.run = enter_compensation.run
+                  AND g.step = enter_compensation.step AND g.operation = 'COMPENSATION';
+        END IF;
+        RETURN;
+    END IF;
+    UPDATE saga_guard.guard g
+        SET state = CASE answer WHEN 'EMPTY' THEN 'BLOCKED' ELSE 'UNDONE' END, changed_at = now()
+        WHERE g.namespace = enter_compensation.namespace
+          AND g.definition = enter_compensation.definition
+          AND g.saga_id = enter_compensation.saga_id AND g.run = enter_compensation.run
+          AND g.step = enter_compensation.step AND g.operation = 'ACTION';
+    INSERT INTO saga_guard.guard AS g
+        (namespace, definition, saga_id, run, step, operation, fence, state, saga_started_at)
+        VALUES (enter_compensation.namespace, enter_compensation.definition,
+                enter_compensation.saga_id, enter_compensation.run, enter_compensation.step,
+                'COMPENSATION', enter_compensation.fence,
+                CASE answer WHEN 'EMPTY' THEN 'EMPTY' ELSE 'ENTERED' END,
+                enter_compensation.saga_started_at)
+        ON CONFLICT ON CONSTRAINT guard_pkey DO UPDATE
+            SET fence = excluded.fence, state = excluded.state, changed_at = now();
+END $$;
+
+-- The first thing of the business transaction. `operation` is ACTION or COMPENSATION.
+CREATE OR REPLACE FUNCTION saga_guard.enter(
+        namespace text, definition text, saga_id text, run integer, step text, operation text,
+        fence bigint, saga_started_at timestamptz, OUT answer text, OUT output bytea)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF num_nulls(namespace, definition, saga_id, run, step, operation, fence,
+                 saga_started_at) > 0 THEN
+        RAISE EXCEPTION 'saga_guard: enter takes no NULL' USING ERRCODE = 'null_value_not_allowed';
+    ELSIF operation = 'ACTION' THEN
+        SELECT e.answer, e.output INTO answer, output
+            FROM saga_guard.enter_action(namespace, definition, saga_id, run, step, fence,
+                                         saga_started_at) e;
+    ELSIF operation = 'COMPENSATION' THEN
+        SELECT e.answer, e.output INTO answer, output
+            FROM saga_guard.enter_compensation(namespace, definition, saga_id, run, step, fence,
+                                               saga_started_at) e;
+    ELSE
+        RAISE EXCEPTION 'saga_guard: operation % is neither ACTION nor COMPENSATION', operation
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+
+-- The last thing of the business transaction after PROCEED. The output is what a repeat is told.
+CREATE OR REPLACE FUNCTION saga_guard.done(
+        namespace text, definition text, saga_id text, run integer, step text, operation text,
+        output bytea) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE saga_guard.guard g
+        SET state = 'DONE', output = coalesce(done.output, ''::bytea), changed_at = now()
+        WHERE g.namespace = done.namespace AND g.definition = done.definition
+          AND g.saga_id = done.saga_id AND g.run = done.run AND g.step = done.step
+          AND g.operation = done.operation AND g.state = 'ENTERED';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'saga_guard: done without enter in this transaction (step %, %)',
+            step, operation USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$;
+
+-- In a transaction of its own, after the business transaction was rolled back for a business
+-- reason: remembers the fence, so that an older holder that wakes up later is STALE. RECORDED: it
+-- stands that there is no effect. Any other answer is that of enter: somebody was faster.
+CREATE OR REPLACE FUNCTION saga_guard.no_effect(
+        namespace text, definition text, saga_id text, run integer, step text, operation text,
+        fence bigint, saga_started_at timestamptz, OUT answer text, OUT output bytea)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    SELECT e.answer, e.output INTO answer, output
+        FROM saga_guard.enter(namespace, definition, saga_id, run, step, operation, fence,
+                              saga_started_at) e;
+    IF answer <> 'PROCEED' THEN
+        RETURN;
+    END IF;
+    answer := 'RECORDED';
+    UPDATE saga_guard.guard g
+        SET state = CASE WHEN g.operation = no_effect.operation THEN 'SEEN' ELSE 'DONE' END
+        WHERE g.namespace = no_effect.namespace AND g.definition = no_effect.definition
+          AND g.saga_id = no_effect.saga_id AND g.run = no_effect.run
+          AND g.step = no_effect.step AND g.state IN ('ENTERED', 'UNDONE');
+END $$;
+
+-- Moves the floor up, never down; answers where it is now. Commit before the first purge.
+CREATE OR REPLACE FUNCTION saga_guard.raise_floor(new_floor timestamptz) RETURNS timestamptz
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE saga_guard.guard_floor f SET floor = greatest(f.floor, raise_floor.new_floor)
+        RETURNING f.floor;
+$$;
+
+-- Deletes up to `batch` rows below the floor; answers how many. Repeat until it answers 0.
+CREATE OR REPLACE FUNCTION saga_guard.purge(batch integer DEFAULT 10000) RETURNS bigint
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH old AS MATERIALIZED (
+        SELECT g.ctid FROM saga_guard.guard g
+            WHERE g.saga_started_at < (SELECT f.floor FROM saga_guard.guard_floor f)
+            LIMIT purge.batch FOR UPDATE SKIP LOCKED),
+    gone AS (
+        DELETE FROM saga_guard.guard g USING old WHERE g.ctid = old.ctid RETURNING 1)
+    SELECT count(*) FROM gone;
+$$;
+
+-- Workers need enter, done and no_effect; the rest is for the owner.
+REVOKE ALL ON FUNCTION saga_guard.claim_action, saga_guard.is_below_floor,
+    saga_guard.enter_action, saga_guard.enter_compensation, saga_guard.raise_floor,
+    saga_guard.purge, saga_guard.refuse_open_commit FROM PUBLIC;
+
+COMMIT;
