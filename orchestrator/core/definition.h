@@ -24,7 +24,7 @@ struct retry {
 
 struct operation_rule {
     char *handler; /* owned by the definition, as all strings here */
-    enum effect effect;
+    enum effect effect; /* EFFECT_COUNT: not given, which definition_check refuses */
     struct retry retry;
     int64_t lease_ms, attempt_timeout_ms;
     int64_t start_timeout_ms; /* 0: none */

@@ -37,9 +37,9 @@ struct journal_entry {
     int64_t retry_at_ms; /* not tried again before; 0: at once */
     struct bytes output; /* owned */
     char *error_code, *error_message;
-    uint8_t reason;  /* COMPENSATE: enum cause; PARK: enum park_reason */
-    int64_t about;   /* LATE_REPORT: seq of the lease */
-    char *actor;     /* RETRY, COMPENSATE by cancel */
+    uint8_t reason; /* COMPENSATE: enum cause; PARK: enum park_reason */
+    int64_t about;  /* LATE_REPORT: seq of the lease */
+    char *actor;    /* RETRY, COMPENSATE by cancel */
 };
 
 /* The saga row beside its journal. Strings owned. */

@@ -43,13 +43,13 @@ enum entry_kind {
 };
 
 enum cause { /* why a saga turned back: the reason of ENTRY_COMPENSATE */
-    CAUSE_REFUSED,
-    CAUSE_CANCELLED,
-    CAUSE_DEADLINE,
-    CAUSE_UNKNOWN,
-    CAUSE_EXHAUSTED,
-    CAUSE_START_TIMEOUT,
-    CAUSE_COUNT
+             CAUSE_REFUSED,
+             CAUSE_CANCELLED,
+             CAUSE_DEADLINE,
+             CAUSE_UNKNOWN,
+             CAUSE_EXHAUSTED,
+             CAUSE_START_TIMEOUT,
+             CAUSE_COUNT
 };
 
 enum park_reason {

@@ -1,0 +1,242 @@
+#include "core/definition.h"
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "core/limits.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MS_OF_S   INT64_C(1000)
+#define MS_OF_DAY (INT64_C(24) * 3600 * 1000)
+
+/* Where the check stands: faults are reported under the path of what is looked at. */
+struct check {
+    definition_fault_fn *on_fault;
+    void *ctx;
+    size_t faults;
+    char path[48]; /* "steps[255].compensation", or "" */
+};
+
+FMT(3, 4) static void fault(struct check *check, const char *field, const char *fmt, ...)
+{
+    char path[96];
+    (void)snprintf(path, sizeof path, "%s%s%s", check->path, check->path[0] ? "." : "", field);
+    char description[320];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(description, sizeof description, fmt, args);
+    va_end(args);
+    /* A value of the input may have been cut in the middle of a character. */
+    description[utf8_cut(description, strlen(description), sizeof description - 1)] = '\0';
+    check->faults++;
+    check->on_fault(check->ctx, path, description);
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+struct name_rule {
+    size_t limit;
+    const char *others;  /* allowed beside lower-case letters and digits */
+    const char *letters; /* how the rule is told */
+    bool upper, letter_first;
+};
+
+static bool name_is_allowed(const struct name_rule *rule, const char *name)
+{
+    size_t size = strlen(name);
+    if (size == 0 || size > rule->limit || (rule->letter_first && !is_letter(name[0])))
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        char c = name[i];
+        bool is_upper = c >= 'A' && c <= 'Z';
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (!is_plain && !(is_upper && rule->upper) && !strchr(rule->others, c))
+            return false;
+    }
+    return true;
+}
+
+static void check_name(struct check *check, const char *field, const char *name,
+                       const struct name_rule *rule)
+{
+    if (!name || !name[0]) {
+        fault(check, field, "is required: 1-%zu of %s", rule->limit, rule->letters);
+        return;
+    }
+    if (!name_is_allowed(rule, name)) {
+        size_t size = strlen(name);
+        fault(check, field, "must be 1-%zu of %s%s, is \"%.*s\" (%zu bytes)", rule->limit,
+              rule->letters, rule->letter_first ? ", a letter first" : "",
+              (int)utf8_cut(name, size, 100), name, size);
+    }
+}
+
+static void check_range(struct check *check, const char *field, int64_t value_ms, int64_t least_ms,
+                        int64_t most_ms)
+{
+    if (value_ms < least_ms || value_ms > most_ms)
+        fault(check, field, "must be %" PRId64 " ms to %" PRId64 " ms, is %" PRId64 " ms", least_ms,
+              most_ms, value_ms);
+}
+
+static void check_effect(struct check *check, enum effect effect)
+{
+    switch (effect) {
+    case EFFECT_IDEMPOTENT:
+    case EFFECT_AT_MOST_ONCE:
+        return;
+    case EFFECT_PROBED:
+        fault(check, "effect", "PROBED is not built yet: use IDEMPOTENT or AT_MOST_ONCE");
+        return;
+    case EFFECT_COUNT:
+        break;
+    }
+    fault(check, "effect", "is required: IDEMPOTENT or AT_MOST_ONCE");
+}
+
+static void check_policies(struct check *check, const struct operation_rule *rule,
+                           bool is_compensation)
+{
+    if (rule->on_unknown == ON_UNKNOWN_ACCEPT)
+        fault(check, "on_unknown", "ACCEPT is not built yet: use PARK or COMPENSATE");
+    else if ((unsigned)rule->on_unknown >= ON_UNKNOWN_COUNT)
+        fault(check, "on_unknown", "unknown value %d", (int)rule->on_unknown);
+    else if (is_compensation && rule->on_unknown != ON_UNKNOWN_PARK)
+        fault(check, "on_unknown", "a compensation may only say PARK, is COMPENSATE");
+    if (rule->on_exhausted == ON_EXHAUSTED_CONTINUE)
+        fault(check, "on_exhausted", "CONTINUE is not built yet: use PARK or COMPENSATE");
+    else if ((unsigned)rule->on_exhausted >= ON_EXHAUSTED_COUNT)
+        fault(check, "on_exhausted", "unknown value %d", (int)rule->on_exhausted);
+    else if (is_compensation && rule->on_exhausted != ON_EXHAUSTED_PARK)
+        fault(check, "on_exhausted", "a compensation may only say PARK, is COMPENSATE");
+}
+
+static void check_retry(struct check *check, const struct retry *retry)
+{
+    check_range(check, "retry.for", retry->for_ms, 1, 366 * MS_OF_DAY);
+    check_range(check, "retry.initial", retry->initial_ms, 1, 366 * MS_OF_DAY);
+    check_range(check, "retry.cap", retry->cap_ms, 1, 366 * MS_OF_DAY);
+    if (retry->cap_ms < retry->initial_ms)
+        fault(check, "retry.cap",
+              "must not be below retry.initial (%" PRId64 " ms), is %" PRId64 " ms",
+              retry->initial_ms, retry->cap_ms);
+    if (retry->max_attempts > INT32_MAX)
+        fault(check, "retry.max_attempts", "must be 1 to %d, is %" PRIu32, INT32_MAX,
+              retry->max_attempts);
+}
+
+static void check_operation(struct check *check, const struct operation_rule *rule,
+                            bool is_compensation)
+{
+    static const struct name_rule handler = { LIMIT_HANDLER_BYTES, "._/-", "[A-Za-z0-9._/-]", true,
+                                              false };
+    check_name(check, "handler", rule->handler, &handler);
+    check_effect(check, rule->effect);
+    check_retry(check, &rule->retry);
+    check_range(check, "lease", rule->lease_ms, 5 * MS_OF_S, 3600 * MS_OF_S);
+    check_range(check, "attempt_timeout", rule->attempt_timeout_ms, 100, MS_OF_DAY);
+    if (rule->start_timeout_ms != 0)
+        check_range(check, "start_timeout", rule->start_timeout_ms, MS_OF_S, 366 * MS_OF_DAY);
+    check_policies(check, rule, is_compensation);
+}
+
+static void check_step(struct check *check, const struct definition *definition, size_t step)
+{
+    static const struct name_rule name = { LIMIT_STEP_NAME_BYTES, "_", "[a-z0-9_]", false, true };
+    const struct step_rule *rule = &definition->steps[step];
+    (void)snprintf(check->path, sizeof check->path, "steps[%zu]", step);
+    check_name(check, "name", rule->name, &name);
+    for (size_t i = 0; rule->name && i < step; i++)
+        if (definition->steps[i].name && strcmp(definition->steps[i].name, rule->name) == 0) {
+            fault(check, "name", "must be unique, steps[%zu] is \"%.64s\", too", i, rule->name);
+            break;
+        }
+    if (rule->has_compensation && !rule->guarded && rule->settle_ms < 0)
+        fault(check, "settle_time",
+              "is required for an unguarded step with a compensation: how long a request may "
+              "still be on its way after its lease ended");
+    if (rule->settle_ms >= 0)
+        check_range(check, "settle_time", rule->settle_ms, 0, MS_OF_DAY);
+
+    (void)snprintf(check->path, sizeof check->path, "steps[%zu].action", step);
+    check_operation(check, &rule->action, false);
+    if (rule->has_compensation) {
+        (void)snprintf(check->path, sizeof check->path, "steps[%zu].compensation", step);
+        check_operation(check, &rule->compensation, true);
+    }
+    check->path[0] = '\0';
+}
+
+size_t definition_check(const struct definition *definition, definition_fault_fn *on_fault,
+                        void *ctx)
+{
+    static const struct name_rule namespace_ = { LIMIT_NAMESPACE_BYTES, "-", "[a-z0-9-]", false,
+                                                 true };
+    static const struct name_rule name = { LIMIT_DEFINITION_NAME_BYTES, "._-", "[A-Za-z0-9._-]",
+                                           true, true };
+    struct check check = { .on_fault = on_fault, .ctx = ctx };
+    check_name(&check, "namespace", definition->namespace_, &namespace_);
+    check_name(&check, "name", definition->name, &name);
+    size_t described = definition->description ? strlen(definition->description) : 0;
+    if (described > LIMIT_DESCRIPTION_BYTES)
+        fault(&check, "description", "must be at most %d bytes, is %zu", LIMIT_DESCRIPTION_BYTES,
+              described);
+    else if (described && !utf8_is_valid(definition->description, described))
+        fault(&check, "description", "must be valid UTF-8");
+    if (definition->deadline_ms != 0)
+        check_range(&check, "deadline", definition->deadline_ms, MS_OF_S, 366 * MS_OF_DAY);
+    if ((unsigned)definition->on_deadline >= ON_DEADLINE_COUNT)
+        fault(&check, "on_deadline", "unknown value %d", (int)definition->on_deadline);
+
+    if (definition->step_count == 0)
+        fault(&check, "steps", "is required: 1-%d steps", LIMIT_STEPS);
+    else if (definition->step_count > LIMIT_STEPS)
+        /* Each step of such a list is not looked at: the answer stays small. */
+        fault(&check, "steps", "must be 1-%d steps, is %zu", LIMIT_STEPS, definition->step_count);
+    for (size_t i = 0; definition->step_count <= LIMIT_STEPS && i < definition->step_count; i++)
+        check_step(&check, definition, i);
+    return check.faults;
+}
+
+int definition_step_find(const struct definition *definition, const char *name)
+{
+    for (size_t i = 0; i < definition->step_count; i++)
+        if (strcmp(definition->steps[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+struct definition *definition_new(size_t steps)
+{
+    struct definition *definition = mem_calloc(1, sizeof *definition);
+    if (!definition)
+        return NULL;
+    definition->steps = mem_calloc(steps ? steps : 1, sizeof *definition->steps);
+    if (!definition->steps)
+        return definition_free(definition);
+    definition->step_count = steps;
+    return definition;
+}
+
+struct definition *definition_free(struct definition *definition)
+{
+    if (!definition)
+        return NULL;
+    for (size_t i = 0; definition->steps && i < definition->step_count; i++) {
+        mem_free(definition->steps[i].name);
+        mem_free(definition->steps[i].action.handler);
+        mem_free(definition->steps[i].compensation.handler);
+    }
+    mem_free(definition->steps);
+    mem_free(definition->namespace_);
+    mem_free(definition->name);
+    mem_free(definition->description);
+    mem_free(definition);
+    return NULL;
+}
