@@ -1,0 +1,135 @@
+#include "wire/definition_codec.h"
+
+#include "wire/arena.h"
+#include "wire/times.h"
+
+/* One operation with the messages that it points to. */
+struct operation_parts {
+    Saga__V1__Operation operation;
+    Saga__V1__Retry retry;
+    Google__Protobuf__Duration for_, initial, cap, lease, attempt_timeout, start_timeout;
+};
+
+struct step_parts {
+    Saga__V1__Step step;
+    struct operation_parts action, compensation;
+    Google__Protobuf__Duration settle_time;
+};
+
+static Google__Protobuf__Duration *fill_duration(Google__Protobuf__Duration *message, int64_t ms)
+{
+    google__protobuf__duration__init(message);
+    duration_from_ms(ms, message);
+    return message;
+}
+
+static Saga__V1__Effect effect_to_message(enum effect effect)
+{
+    switch (effect) {
+    case EFFECT_PROBED:
+        return SAGA__V1__EFFECT__EFFECT_PROBED;
+    case EFFECT_AT_MOST_ONCE:
+        return SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE;
+    default:
+        return SAGA__V1__EFFECT__EFFECT_IDEMPOTENT;
+    }
+}
+
+static Saga__V1__OnUnknown on_unknown_to_message(enum on_unknown on_unknown)
+{
+    switch (on_unknown) {
+    case ON_UNKNOWN_COMPENSATE:
+        return SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_COMPENSATE;
+    case ON_UNKNOWN_ACCEPT:
+        return SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_ACCEPT;
+    default:
+        return SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_PARK;
+    }
+}
+
+static Saga__V1__OnExhausted on_exhausted_to_message(enum on_exhausted on_exhausted)
+{
+    switch (on_exhausted) {
+    case ON_EXHAUSTED_COMPENSATE:
+        return SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_COMPENSATE;
+    case ON_EXHAUSTED_CONTINUE:
+        return SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_CONTINUE;
+    default:
+        return SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_PARK;
+    }
+}
+
+static Saga__V1__Operation *fill_operation(struct operation_parts *parts,
+                                           const struct operation_rule *rule)
+{
+    Saga__V1__Operation *message = &parts->operation;
+    saga__v1__operation__init(message);
+    message->handler = rule->handler;
+    message->effect = effect_to_message(rule->effect);
+    saga__v1__retry__init(&parts->retry);
+    message->retry = &parts->retry;
+    parts->retry.for_ = fill_duration(&parts->for_, rule->retry.for_ms);
+    parts->retry.initial = fill_duration(&parts->initial, rule->retry.initial_ms);
+    parts->retry.cap = fill_duration(&parts->cap, rule->retry.cap_ms);
+    if (rule->retry.max_attempts) {
+        parts->retry._max_attempts_case = SAGA__V1__RETRY___MAX_ATTEMPTS_MAX_ATTEMPTS;
+        parts->retry.max_attempts = rule->retry.max_attempts;
+    }
+    message->lease = fill_duration(&parts->lease, rule->lease_ms);
+    message->attempt_timeout = fill_duration(&parts->attempt_timeout, rule->attempt_timeout_ms);
+    message->on_unknown = on_unknown_to_message(rule->on_unknown);
+    message->on_exhausted = on_exhausted_to_message(rule->on_exhausted);
+    if (rule->start_timeout_ms)
+        message->start_timeout = fill_duration(&parts->start_timeout, rule->start_timeout_ms);
+    return message;
+}
+
+static void fill_step(struct step_parts *parts, const struct step_rule *rule)
+{
+    Saga__V1__Step *message = &parts->step;
+    saga__v1__step__init(message);
+    message->name = rule->name;
+    message->action = fill_operation(&parts->action, &rule->action);
+    if (rule->has_compensation) {
+        message->undo_case = SAGA__V1__STEP__UNDO_COMPENSATION;
+        message->compensation = fill_operation(&parts->compensation, &rule->compensation);
+    } else {
+        message->undo_case = SAGA__V1__STEP__UNDO_NO_COMPENSATION;
+        message->no_compensation = 1;
+    }
+    message->guarded = rule->guarded;
+    if (rule->settle_ms >= 0)
+        message->settle_time = fill_duration(&parts->settle_time, rule->settle_ms);
+}
+
+int definition_encode(const struct definition *definition, struct bytes *ret, struct err *err)
+{
+    size_t count = definition->step_count;
+    CLEANUP(mem_free_p) struct step_parts *parts = mem_calloc(count + 1, sizeof *parts);
+    CLEANUP(mem_free_p) Saga__V1__Step **steps = mem_calloc(count + 1, sizeof(Saga__V1__Step *));
+    if (!parts || !steps)
+        return err_set(err, ERR_NOMEM, "encode definition");
+    Saga__V1__SagaDefinition message = SAGA__V1__SAGA_DEFINITION__INIT;
+    message.namespace_ = definition->namespace_;
+    message.name = definition->name;
+    message.description = definition->description;
+    for (size_t i = 0; i < count; i++) {
+        fill_step(&parts[i], &definition->steps[i]);
+        steps[i] = &parts[i].step;
+    }
+    message.n_steps = count;
+    message.steps = steps;
+    Google__Protobuf__Duration deadline;
+    if (definition->deadline_ms)
+        message.deadline = fill_duration(&deadline, definition->deadline_ms);
+    message.on_deadline = definition->on_deadline == ON_DEADLINE_PARK
+                              ? SAGA__V1__ON_DEADLINE__ON_DEADLINE_PARK
+                              : SAGA__V1__ON_DEADLINE__ON_DEADLINE_COMPENSATE;
+    size_t size = saga__v1__saga_definition__get_packed_size(&message);
+    uint8_t *data = mem_calloc(1, size);
+    if (!data)
+        return err_set(err, ERR_NOMEM, "encode definition of %zu bytes", size);
+    (void)saga__v1__saga_definition__pack(&message, data); /* always writes `size` bytes */
+    *ret = (struct bytes){ data, size };
+    return 0;
+}
