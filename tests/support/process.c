@@ -131,9 +131,12 @@ int test_process_start(const struct test_process_options *options,
     (void)snprintf(process->name, sizeof(process->name), "%s",
                    options->name ? options->name : base);        /* a longer name is cut */
     (void)snprintf(name, sizeof(name), "%s.log", process->name); /* fits */
-    if (scratch_path(name, process->log, err) || spawn(options, process, err)) {
+    int rc = scratch_path(name, process->log, err);
+    if (rc == 0)
+        rc = spawn(options, process, err);
+    if (rc) {
         mem_free(process);
-        return (int)err->code;
+        return rc;
     }
     scratch_remember_log(process->log);
     scratch_on_exit_end_children(end_all);
