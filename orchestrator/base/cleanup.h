@@ -11,9 +11,9 @@
         (p) = NULL;                                                                                \
         taken_;                                                                                    \
     })
-#define MUST_USE          __attribute__((warn_unused_result))
-#define FMT(f, a)         __attribute__((format(printf, f, a)))
-#define ARRAY_LEN(a)      (sizeof(a) / sizeof((a)[0]))
-#define CONTAINER(p, t, m) ((t *)(void *)((char *)(p) - offsetof(t, m)))
+#define MUST_USE           __attribute__((warn_unused_result))
+#define FMT(f, a)          __attribute__((format(printf, f, a)))
+#define ARRAY_LEN(a)       (sizeof(a) / sizeof((a)[0]))
+#define CONTAINER(p, t, m) ((t *)(void *)((char *)(p)-offsetof(t, m)))
 
 #endif

@@ -24,11 +24,11 @@ enum err_code {
 
 struct err { /* on the caller's stack; meaningful only after a non-zero return */
     enum err_code code;
-    bool retryable;    /* the same call, unchanged, may succeed later */
-    char sqlstate[6];  /* "" unless PostgreSQL spoke */
-    char reason[48];   /* stable, UPPER_SNAKE; goes out as google.rpc.ErrorInfo; "" if none */
-    char field[96];    /* path of the wrong field ("steps[2].action.effect"); "" if none */
-    char msg[320];     /* outermost context first: "register: steps[2]: ..." */
+    bool retryable;   /* the same call, unchanged, may succeed later */
+    char sqlstate[6]; /* "" unless PostgreSQL spoke */
+    char reason[48];  /* stable, UPPER_SNAKE; goes out as google.rpc.ErrorInfo; "" if none */
+    char field[96];   /* path of the wrong field ("steps[2].action.effect"); "" if none */
+    char msg[320];    /* outermost context first: "register: steps[2]: ..." */
 };
 
 /* Sets code and message, clears the rest; returns code. */

@@ -17,7 +17,8 @@ struct heap {
     size_t count, capacity;
 };
 
-/* Inserts, or moves the node to its new key. 0, or -1 when memory is out (the heap is as it was). */
+/* Inserts, or moves the node to its new key. 0, or -1 when memory is out (the heap is as it was).
+ */
 MUST_USE int heap_set(struct heap *heap, struct heap_node *node, int64_t key);
 /* Takes the node out; fine if it is not in. */
 void heap_remove(struct heap *heap, struct heap_node *node);

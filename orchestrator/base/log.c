@@ -55,7 +55,8 @@ void log_line(enum log_level level, const char *message, ...)
     char stamp[32];
     (void)strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
     CLEANUP(buf_done) struct buf line = { .limit = 4096 };
-    buf_printf(&line, "%s.%03ldZ %-5s %s", stamp, now.tv_nsec / 1000000, level_names[level], message);
+    buf_printf(&line, "%s.%03ldZ %-5s %s", stamp, now.tv_nsec / 1000000, level_names[level],
+               message);
     va_list args;
     va_start(args, message);
     for (const char *key; (key = va_arg(args, const char *));) {

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct bytes { /* a borrowed view, or an owned block where a header says so */
+struct bytes {     /* a borrowed view, or an owned block where a header says so */
     uint8_t *data; /* NULL if size is 0 */
     size_t size;
 };
@@ -30,7 +30,8 @@ static inline void mem_free_p(void *p)
 /* Makes room for one more element of `size` in a growing array; 0, or -1 when memory is out. */
 MUST_USE int mem_grow(void **array, size_t *capacity, size_t count, size_t size);
 
-/* Tests: the n-th allocation from now on fails (and each one after it if `repeat`); 0: none does. */
+/* Tests: the n-th allocation from now on fails (and each one after it if `repeat`); 0: none does.
+ */
 void mem_fail_at(uint64_t countdown, bool repeat);
 
 #endif

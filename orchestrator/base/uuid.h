@@ -1,5 +1,5 @@
-/* UUID version 7 (RFC 9562): 48 bits of milliseconds, then random; the last byte is the shard, which
- * the caller sets. Any thread. */
+/* UUID version 7 (RFC 9562): 48 bits of milliseconds, then random; the last byte is the shard,
+ * which the caller sets. Any thread. */
 #ifndef BASE_UUID_H
 #define BASE_UUID_H
 

@@ -75,6 +75,8 @@ static inline bool dispatch_ready_waits(const struct dispatch_ready *ready)
 {
     return ready->group != NULL;
 }
+/* How many operations wait for it. */
+int64_t dispatch_handler_ready(const struct dispatch_handler *handler);
 /* The next operation for which some session has credit, taken out of its queue; NULL: none. */
 struct dispatch_ready *dispatch_ready_take(struct dispatch *dispatch);
 

@@ -18,8 +18,8 @@ struct dispatch_handler {
     char *name; /* hash key */
     UT_hash_handle hh;
     struct dispatch *dispatch;
-    struct dispatch_group *groups; /* hash */
-    struct dispatch_group *turn;   /* ring of non-empty groups; whose turn it is */
+    struct dispatch_group *groups;               /* hash */
+    struct dispatch_group *turn;                 /* ring of non-empty groups; whose turn it is */
     struct dispatch_subscription *subscriptions; /* ring; whose turn it is */
     int64_t ready, leased;
     /* On the active list: something waits and there may be credit. */

@@ -63,6 +63,11 @@ int dispatch_ready_put(struct dispatch_handler *handler, const void *fair,
     return 0;
 }
 
+int64_t dispatch_handler_ready(const struct dispatch_handler *handler)
+{
+    return handler->ready;
+}
+
 void dispatch_ready_remove(struct dispatch_ready *ready)
 {
     struct dispatch_group *group = ready->group;

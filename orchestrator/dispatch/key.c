@@ -14,9 +14,12 @@ int idempotency_key(const char *namespace_, const char *definition, const char *
     const char *name = operation_name(operation);
     /* Each field with its NUL; the last without. */
     const struct sha256_part parts[] = {
-        { namespace_, strlen(namespace_) + 1 }, { definition, strlen(definition) + 1 },
-        { saga_id, strlen(saga_id) + 1 },       { run_text, strlen(run_text) + 1 },
-        { step, strlen(step) + 1 },             { name, strlen(name) },
+        { namespace_, strlen(namespace_) + 1 },
+        { definition, strlen(definition) + 1 },
+        { saga_id, strlen(saga_id) + 1 },
+        { run_text, strlen(run_text) + 1 },
+        { step, strlen(step) + 1 },
+        { name, strlen(name) },
     };
     uint8_t digest[32];
     if (sha256(parts, ARRAY_LEN(parts), digest))

@@ -1,6 +1,6 @@
-/* The engine: event -> core -> batch -> ONE transaction -> act. Owns every copy of a saga, the leases
- * and timers, and the engine's connection; nothing that follows from an event leaves before the
- * commit that it depends on.
+/* The engine: event -> core -> batch -> ONE transaction -> act. Owns every copy of a saga, the
+ * leases and timers, and the engine's connection; nothing that follows from an event leaves before
+ * the commit that it depends on.
  *
  * One thread runs it (engine_run, or engine_turn by a test). All others talk to it through events:
  * an event is allocated by the poster, is the engine's from engine_post on, and comes back exactly
@@ -35,12 +35,12 @@ struct engine_event {
     void (*done)(struct engine_event *event);
 };
 
-/* The engine's own chain of work on one saga; opaque to posters, zeroed by them. */
+/* One piece of work on one saga, embedded in the event that asks for it; the engine's, zeroed by
+ * the poster. */
 struct engine_work {
     struct engine_work *next;
     int kind;
     struct engine_event *event;
-    size_t index;
 };
 
 /* --- starting sagas ------------------------------------------------------------------------- */
@@ -82,20 +82,22 @@ struct engine_verb {
     struct uuid uid; /* out, too: the resolved one */
     const char *namespace_, *definition, *saga_id;
     int32_t run;
-    const char *step;            /* RETRY: NULL for the one it stands at */
-    const char *actor, *reason;  /* NULL or text */
-    int64_t timeout_ms;          /* WAIT */
-    bool or_parked;              /* WAIT */
+    const char *step;           /* RETRY: NULL for the one it stands at */
+    const char *actor, *reason; /* NULL or text */
+    int64_t timeout_ms;         /* WAIT */
+    bool or_parked;             /* WAIT */
     /* out */
-    struct err err;  /* ERR_OK: done (WAIT: settled or the time is over) */
+    struct err err; /* ERR_OK: done (WAIT: settled or the time is over) */
     /* engine's */
     struct engine_work work;
-    struct heap_node *timer;
-    struct engine_verb *next_waiter;
-    void *engine_private;
+    struct heap_node timer;
+    int64_t until_mono;
+    struct engine_verb *prev, *next;
+    void *slot;
 };
 
-/* --- workers ------------------------------------------------------------------------------------ */
+/* --- workers ------------------------------------------------------------------------------------
+ */
 
 /* A worker's stream as the engine sees it; embedded in the stream's own object, which must live
  * until the GONE event is done. The engine calls its operations on the engine's thread; they pack
@@ -135,7 +137,6 @@ struct worker_link_ops {
                      size_t count);
     void (*cancel_hint)(struct worker_link *link, const struct uuid *uid, int64_t fence);
     void (*welcome)(struct worker_link *link, uint64_t session);
-    void (*drain)(struct worker_link *link, int64_t grace_ms);
     /* The engine ends the stream with this status. GONE follows. */
     void (*close)(struct worker_link *link, const struct err *why);
 };
@@ -172,8 +173,8 @@ struct engine_worker_event {
     struct engine_event event;
     struct worker_link *link;
     enum worker_event_kind kind;
-    const char *worker_id, *instance;     /* HELLO */
-    const struct worker_credit *credits;  /* HELLO: handlers (total: max in flight); CREDIT */
+    const char *worker_id, *instance;    /* HELLO */
+    const struct worker_credit *credits; /* HELLO: handlers (total: max in flight); CREDIT */
     size_t credit_count;
     struct worker_lease_ref *leases; /* HELLO (held), EXTEND, RELEASE */
     size_t lease_count;
@@ -182,7 +183,8 @@ struct engine_worker_event {
     size_t open; /* engine's */
 };
 
-/* --- the rest ----------------------------------------------------------------------------------- */
+/* --- the rest -----------------------------------------------------------------------------------
+ */
 
 struct engine_definition_event {
     struct engine_event event;
@@ -244,7 +246,9 @@ const struct engine_counters *engine_counters(const struct engine *engine);
 /* True once the sagas of the database are loaded and the engine serves. thread: any */
 bool engine_is_ready(const struct engine *engine);
 
-/* Runs until ENGINE_STOP has been handled. thread: the engine's */
+/* Runs until ENGINE_STOP has been handled: posts are refused from then on, the batch in flight is
+ * waited for (at most 5 s), and every event that is still open is answered ERR_UNAVAILABLE, reason
+ * STOPPING; last, the stop event is done. Links are not touched any more. thread: the engine's */
 void engine_run(struct engine *engine);
 /* One turn without waiting: takes events, completions and timers, submits the next batch. Returns
  * the monotonic time at which there is something to do by itself. thread: the engine's */

@@ -13,8 +13,8 @@ struct rpc_options {
     struct engine *engine;
     const char *conninfo; /* for the reader */
     const char *node;
-    int threads;          /* completion-queue threads; 0: 2 */
-    size_t streams_max;   /* worker streams; 0: 1,000 */
+    int threads;                  /* completion-queue threads; 0: 2 */
+    size_t streams_max;           /* worker streams; 0: 1,000 */
     size_t stream_send_bytes_max; /* 0: 8 MiB waiting in one stream's send queue */
 };
 
@@ -26,8 +26,8 @@ MUST_USE int rpc_server_start(const struct rpc_options *options, struct rpc_serv
 int rpc_server_port(const struct rpc_server *server, size_t i);
 /* Health NOT_SERVING, new calls refused, workers told to drain; returns at once. */
 void rpc_server_drain(struct rpc_server *server, int64_t grace_ms);
-/* Waits for calls until the grace is over, cancels the rest, joins the threads, frees. Call it while
- * the engine still runs: it answers the last events. */
+/* Waits for calls until the grace is over, cancels the rest, joins the threads, frees. Call it
+ * while the engine still runs: it answers the last events. */
 void rpc_server_stop(struct rpc_server *server, int64_t grace_ms);
 
 #endif

@@ -25,16 +25,17 @@ MUST_USE int store_reader_get(struct store_reader *reader, const struct store_re
 /* Row alone (entries empty). */
 MUST_USE int store_reader_get_row(struct store_reader *reader, const struct store_ref *ref,
                                   struct store_saga *ret_saga, struct err *err);
-/* Entries with seq > after_seq, at most limit; steps by index need the definition, so it comes too. */
+/* Entries with seq > after_seq, at most limit; steps by index need the definition, so it comes too.
+ */
 MUST_USE int store_reader_journal(struct store_reader *reader, const struct store_ref *ref,
                                   int64_t after_seq, size_t limit, struct store_saga *ret_saga,
                                   struct bytes *ret_definition, struct err *err);
 
 struct store_list_filter {
-    const char *namespace_; /* NULL: every one */
-    const char *definition; /* NULL: every one */
-    const char *saga_id;    /* NULL: any; exact */
-    const char *saga_id_prefix; /* NULL: none */
+    const char *namespace_;        /* NULL: every one */
+    const char *definition;        /* NULL: every one */
+    const char *saga_id;           /* NULL: any; exact */
+    const char *saga_id_prefix;    /* NULL: none */
     bool states[SAGA_STATE_COUNT]; /* all false: every state */
     bool oldest_first;
     bool has_after; /* keyset: rows strictly after this (started_at in microseconds, uid) */
@@ -67,7 +68,7 @@ MUST_USE int store_reader_definition(struct store_reader *reader, const char *na
 /* Current revisions after (namespace, name), by (namespace, name). namespace_ NULL: every one. */
 MUST_USE int store_reader_definitions(struct store_reader *reader, const char *namespace_,
                                       const char *after_namespace, const char *after_name,
-                                      size_t limit, struct store_definition *ret,
-                                      size_t *ret_count, struct err *err);
+                                      size_t limit, struct store_definition *ret, size_t *ret_count,
+                                      struct err *err);
 
 #endif

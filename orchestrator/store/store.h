@@ -2,9 +2,9 @@
  * stands PostgreSQL (store/pg.h), or in the simulator memory that behaves like it.
  *
  * The engine submits a batch of operations; the store writes all of them in ONE transaction, each
- * operation by itself conditional (its position, its state), and reports for each what became of it.
- * At most one batch is in flight. Nothing is retried behind the engine's back except the halves of
- * a batch that failed as a whole (bisection): such operations had no effect.
+ * operation by itself conditional (its position, its state), and reports for each what became of
+ * it. At most one batch is in flight. Nothing is retried behind the engine's back except the halves
+ * of a batch that failed as a whole (bisection): such operations had no effect.
  *
  * thread: the engine's. Ownership: operations belong to the engine and are lent to the store from
  * submit until they come back from completed; what loads return is owned by the operation. */
@@ -21,20 +21,20 @@
 uint8_t store_shard(const char *namespace_, const char *definition, const char *saga_id);
 
 enum store_op_kind {
-    STORE_START,           /* saga_key, saga and the entries of the transition */
-    STORE_TRANSITION,      /* facts of one saga */
-    STORE_EXTEND,          /* one lease goes on */
-    STORE_LOAD_UID,        /* one saga: row and journal */
-    STORE_LOAD_KEY,        /* by (namespace, definition, saga_id): key, and the saga if still there */
-    STORE_LOAD_OPEN,       /* the next chunk of sagas that are not terminal */
+    STORE_START,      /* saga_key, saga and the entries of the transition */
+    STORE_TRANSITION, /* facts of one saga */
+    STORE_EXTEND,     /* one lease goes on */
+    STORE_LOAD_UID,   /* one saga: row and journal */
+    STORE_LOAD_KEY,   /* by (namespace, definition, saga_id): key, and the saga if still there */
+    STORE_LOAD_OPEN,  /* the next chunk of sagas that are not terminal */
     STORE_LOAD_DEFINITION, /* one revision, as stored bytes */
 };
 
 enum store_result {
     STORE_PENDING,
-    STORE_OK,        /* durable, or loaded */
-    STORE_LOST,      /* somebody else decided first (or a part of it did become durable): load anew */
-    STORE_EXISTS,    /* START: the key is known; `key` says of whom */
+    STORE_OK,     /* durable, or loaded */
+    STORE_LOST,   /* somebody else decided first (or a part of it did become durable): load anew */
+    STORE_EXISTS, /* START: the key is known; `key` says of whom */
     STORE_NOT_FOUND, /* a load found nothing */
     STORE_FAILED,    /* `err`: had no effect. err.retryable: a lock, a class 40; else a bad row */
     STORE_UNKNOWN,   /* the connection died: it may be durable or not. Load, apply the event anew */
@@ -105,7 +105,8 @@ struct store_ops {
     /* Takes a list of operations. Needs generation() != 0 and !busy(). */
     void (*submit)(struct store *store, struct store_op *batch);
     /* Operations that have a result, as a list in the order of the batch; NULL: none. After a lost
-     * connection everything in flight comes back as UNKNOWN (writes) or FAILED retryable (loads). */
+     * connection everything in flight comes back as UNKNOWN (writes) or FAILED retryable (loads).
+     */
     struct store_op *(*completed)(struct store *store);
     /* Drives connecting, sending, receiving. Call it when fd is ready or wake_at has come. */
     void (*process)(struct store *store, int64_t mono_ms);

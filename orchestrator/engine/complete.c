@@ -1,0 +1,401 @@
+/* What became of an operation. Here, after the commit, its effects are let out: acks, replies,
+ * tasks. */
+#include "engine/engine_internal.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <string.h>
+#include <utlist.h>
+
+void work_answer(struct engine *engine, struct slot *slot, struct engine_work *work,
+                 enum verdict verdict, int64_t lease_ms)
+{
+    switch ((enum work_kind)work->kind) {
+    case WORK_START:
+    case WORK_START_CHECK:
+    case WORK_START_EXISTED: {
+        struct start_item *item = CONTAINER(work, struct start_item, work);
+        const struct saga_row *row = saga_row(slot->saga);
+        item->uid = row->uid;
+        item->state = row->state;
+        item->run = row->run;
+        item->revision = row->revision;
+        start_item_answered(engine, work);
+        return;
+    }
+    case WORK_REPORT:
+        worker_work_answered(engine, work,
+                             verdict == VERDICT_ACCEPTED    ? ENGINE_ACK_ACCEPTED
+                             : verdict == VERDICT_DUPLICATE ? ENGINE_ACK_DUPLICATE
+                                                            : ENGINE_ACK_STALE,
+                             0);
+        return;
+    case WORK_EXTEND:
+    case WORK_RELEASE:
+        worker_work_answered(engine, work, ENGINE_ACK_ACCEPTED, lease_ms);
+        return;
+    case WORK_VERB:
+        verb_finish(engine, CONTAINER(work, struct engine_verb, work));
+        return;
+    case WORK_LEASE_END:
+        mem_free(CONTAINER(work, struct lease_end, work));
+        return;
+    }
+}
+
+void work_fail(struct engine *engine, struct engine_work *work, const struct err *err)
+{
+    switch ((enum work_kind)work->kind) {
+    case WORK_START:
+    case WORK_START_CHECK:
+    case WORK_START_EXISTED: {
+        struct start_item *item = CONTAINER(work, struct start_item, work);
+        item->err = *err;
+        start_item_answered(engine, work);
+        return;
+    }
+    case WORK_REPORT: /* no such saga, or nothing that could hold it: nothing follows from it */
+    case WORK_EXTEND:
+    case WORK_RELEASE:
+        worker_work_answered(engine, work, ENGINE_ACK_STALE, 0);
+        return;
+    case WORK_VERB: {
+        struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
+        verb->err = *err;
+        verb_finish(engine, verb);
+        return;
+    }
+    case WORK_LEASE_END:
+        mem_free(CONTAINER(work, struct lease_end, work));
+        return;
+    }
+}
+
+/* --- effects of a durable transition ------------------------------------------------------------
+ */
+
+static void count_finish(struct engine *engine, const struct journal_entry *entry)
+{
+    switch (entry->outcome) {
+    case OUTCOME_EXPIRED:
+        COUNT(engine, leases_expired, 1);
+        break;
+    case OUTCOME_STREAM_LOST:
+        COUNT(engine, streams_lost, 1);
+        break;
+    case OUTCOME_RELEASED:
+        COUNT(engine, leases_released, 1);
+        break;
+    default:
+        break;
+    }
+}
+
+static void count_state(struct engine *engine, enum saga_state state)
+{
+    if (state == SAGA_SUCCEEDED)
+        COUNT(engine, sagas_succeeded, 1);
+    else if (state == SAGA_COMPENSATED)
+        COUNT(engine, sagas_compensated, 1);
+    else if (state == SAGA_PARKED)
+        COUNT(engine, sagas_parked, 1);
+}
+
+static void let_effects_out(struct engine *engine, struct slot *slot, struct flight *flight)
+{
+    const struct transition *t = &flight->transition;
+    if (t->finishes) {
+        slot_lease_ended(engine, slot, t->finish_seq);
+        count_finish(engine, saga_entry(slot->saga, t->finish_seq));
+    }
+    for (size_t i = 0; t->append_seq && i < t->append_count; i++) {
+        int64_t seq = t->append_seq + (int64_t)i;
+        const struct journal_entry *entry = saga_entry(slot->saga, seq);
+        if (entry->kind == ENTRY_LEASE) {
+            slot_lease_granted(engine, slot, seq);
+            workers_grant(engine, slot, seq, flight->session);
+        } else if (entry->kind == ENTRY_COMPENSATE) {
+            workers_cancel_hints(engine, slot);
+        } else if (entry->kind == ENTRY_LATE_REPORT) {
+            COUNT(engine, late_reports, 1);
+        }
+    }
+    if (t->changes_row)
+        count_state(engine, saga_row(slot->saga)->state);
+    if (t->late_row)
+        COUNT(engine, late_reports, 1);
+}
+
+static void transition_ok(struct engine *engine, struct flight *flight)
+{
+    struct slot *slot = flight->slot;
+    saga_committed(slot->saga, &flight->transition, flight->op.now_ms);
+    slot->state = SLOT_IDLE;
+    slot->suspect = false;
+    slot->blocked_ms = 0;
+    slot->not_before = 0;
+    if (flight->op.kind == STORE_START)
+        COUNT(engine, sagas_started, 1);
+    let_effects_out(engine, slot, flight);
+    if (flight->work)
+        work_answer(engine, slot, flight->work, flight->verdict, 0);
+    slot_settle(engine, slot);
+}
+
+static void extend_ok(struct engine *engine, struct flight *flight)
+{
+    struct slot *slot = flight->slot;
+    saga_extended(slot->saga, flight->op.seq, flight->op.now_ms);
+    slot->state = SLOT_IDLE;
+    const struct journal_entry *entry = saga_entry(slot->saga, flight->op.seq);
+    int64_t left = entry->lease_until_ms - engine_db_now(engine);
+    COUNT(engine, leases_extended, 1);
+    work_answer(engine, slot, flight->work, VERDICT_ACCEPTED, left > 0 ? left : 0);
+    slot_settle(engine, slot);
+}
+
+/* --- what did not become durable, or perhaps
+ * ------------------------------------------------------ */
+
+static void credit_back(struct flight *flight)
+{
+    if (flight->session && flight->reserved)
+        dispatch_unreserve(flight->reserved);
+    flight->reserved = NULL;
+}
+
+/* The grant may be durable, but its task never left: once the saga is loaded again, that lease is
+ * given back if it is there. Only while the stream that it was meant for is still ours: then nobody
+ * else can have granted to that worker. */
+static void unsent_release(struct engine *engine, struct flight *flight)
+{
+    const struct transition *t = &flight->transition;
+    if (!flight->session)
+        return;
+    for (size_t i = 0; t->append_seq && i < t->append_count; i++) {
+        int64_t seq = t->append_seq + (int64_t)i;
+        const struct journal_entry *entry = saga_entry(flight->slot->saga, seq);
+        if (entry->kind == ENTRY_LEASE)
+            lease_end_queue(engine, flight->slot, seq, OUTCOME_RELEASED);
+    }
+}
+
+/* The copy is worthless; whatever it was asked is asked again of a fresh one. */
+static void decide_anew(struct engine *engine, struct flight *flight)
+{
+    struct slot *slot = flight->slot;
+    if (flight->op.result == STORE_UNKNOWN)
+        unsent_release(engine, flight);
+    credit_back(flight);
+    slot_drop_copy(engine, slot);
+    if (flight->op.kind == STORE_START)
+        flight->work->kind = WORK_START_CHECK;
+    if (flight->work)
+        slot_queue_front(slot, flight->work);
+    slot_make_runnable(engine, slot);
+}
+
+static void operation_failed(struct engine *engine, struct flight *flight)
+{
+    struct slot *slot = flight->slot;
+    struct engine_work *work = flight->work;
+    COUNT(engine, operations_failed, 1);
+    credit_back(flight);
+    if (!flight->op.err.retryable)
+        log_line(LOG_ERROR, "the database refused a decision", "saga",
+                 slot->saga ? saga_row(slot->saga)->saga_id : NULL, "sqlstate",
+                 flight->op.err.sqlstate, "err", flight->op.err.msg, NULL);
+    if (flight->op.kind == STORE_START) {
+        slot_free(engine, slot);
+        work_fail(engine, work, &flight->op.err);
+        return;
+    }
+    if (work && work->kind == WORK_VERB)
+        work_fail(engine, work, &flight->op.err);
+    else if (work) /* not acknowledged; tried again when the saga comes back */
+        slot_queue_front(slot, work);
+    slot_block(engine, slot);
+}
+
+/* --- a key that is known
+ * ---------------------------------------------------------------------------- */
+
+static void start_exists(struct engine *engine, struct flight *flight)
+{
+    struct start_item *item = CONTAINER(flight->work, struct start_item, work);
+    const struct store_key *key = &flight->op.key;
+    bool same = memcmp(key->input_digest, item->digest, sizeof item->digest) == 0;
+    credit_back(flight);
+    slot_free(engine, flight->slot);
+    if (!same) {
+        char text[UUID_TEXT_SIZE];
+        uuid_format(&key->uid, text);
+        err_reason(&item->err, ERR_EXISTS, "INPUT_MISMATCH",
+                   "this key belongs to saga %s, which was started with other input bytes", text);
+        start_item_answered(engine, &item->work);
+        return;
+    }
+    item->existed = true;
+    item->run = key->run;
+    item->uid = key->uid;
+    item->state = key->ended ? key->final_state : SAGA_RUNNING;
+    COUNT(engine, starts_existed, 1);
+    struct slot *slot = slot_get(engine, &key->uid);
+    if (!slot) { /* the saga is there; only its state could not be looked up */
+        start_item_answered(engine, &item->work);
+        return;
+    }
+    item->work.kind = WORK_START_EXISTED;
+    slot_queue(engine, slot, &item->work);
+}
+
+/* --- loads
+ * ------------------------------------------------------------------------------------------ */
+
+static void works_fail_all(struct engine *engine, struct slot *slot, const struct err *err)
+{
+    for (struct engine_work *work; (work = slot_take_work(slot));) {
+        if (work->kind == WORK_START_EXISTED)
+            start_item_answered(engine, work); /* its rows were purged: the key says enough */
+        else if (work->kind == WORK_START_CHECK)
+            start_requeue(engine, CONTAINER(work, struct start_item, work));
+        else
+            work_fail(engine, work, err);
+    }
+    while (slot->waiters) {
+        struct engine_verb *verb = slot->waiters;
+        verb->err = *err;
+        verb_finish(engine, verb);
+    }
+}
+
+static void load_uid_done(struct engine *engine, struct flight *flight)
+{
+    struct slot *slot = flight->slot;
+    if (flight->op.result == STORE_OK) {
+        struct store_saga saga = flight->op.sagas[0];
+        flight->op.saga_count = 0;
+        loaded_install(engine, &saga);
+        return;
+    }
+    if (flight->op.result == STORE_NOT_FOUND) {
+        struct err err;
+        err_set(&err, ERR_NOT_FOUND, "no such saga");
+        slot->state = SLOT_UNLOADED;
+        works_fail_all(engine, slot, &err);
+        slot_free(engine, slot);
+        return;
+    }
+    slot_block(engine, slot);
+}
+
+static void load_key_done(struct engine *engine, struct flight *flight)
+{
+    struct engine_verb *verb = CONTAINER(flight->work, struct engine_verb, work);
+    const struct store_key *key = &flight->op.key;
+    if (flight->op.result == STORE_FAILED || flight->op.result == STORE_UNKNOWN) {
+        work_fail(engine, flight->work, &flight->op.err);
+        return;
+    }
+    if (flight->op.result == STORE_NOT_FOUND || (verb->run && verb->run != key->run) ||
+        flight->op.saga_count == 0) {
+        err_set(&verb->err, ERR_NOT_FOUND,
+                flight->op.result == STORE_OK && flight->op.saga_count == 0
+                    ? "the saga ended and its rows were purged"
+                    : "no such saga");
+        verb_finish(engine, verb);
+        return;
+    }
+    struct slot *slot = slot_get(engine, &key->uid);
+    if (!slot) {
+        err_set(&verb->err, ERR_NOMEM, "out of memory");
+        verb_finish(engine, verb);
+        return;
+    }
+    verb->uid = key->uid;
+    slot_queue(engine, slot, &verb->work);
+    struct store_saga saga = flight->op.sagas[0];
+    flight->op.saga_count = 0;
+    loaded_install(engine, &saga);
+}
+
+static void load_open_done(struct engine *engine, struct flight *flight)
+{
+    engine->load_in_flight = false;
+    if (flight->op.result == STORE_FAILED || flight->op.result == STORE_UNKNOWN) {
+        log_line(LOG_WARN, "loading sagas failed, again", "err", flight->op.err.msg, NULL);
+        return;
+    }
+    size_t count = flight->op.result == STORE_OK ? flight->op.saga_count : 0;
+    flight->op.saga_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        engine->load_after = flight->op.sagas[i].row.uid;
+        engine->load_from_start = false;
+        struct slot *slot = slot_get(engine, &flight->op.sagas[i].row.uid);
+        if (slot)
+            loaded_install(engine, &flight->op.sagas[i]);
+        else
+            store_saga_done(&flight->op.sagas[i]); /* memory: the next load finds it */
+    }
+    if (count < flight->op.limit) {
+        engine->loading = false;
+        if (!atomic_exchange(&engine->ready, true))
+            log_line(LOG_INFO, "serving", "sagas",
+                     log_fmt("%lld", atomic_load(&engine->counters.sagas_resident)), NULL);
+    }
+}
+
+/* --- */
+
+static void complete_write(struct engine *engine, struct flight *flight)
+{
+    switch (flight->op.result) {
+    case STORE_OK:
+        if (flight->op.kind == STORE_EXTEND)
+            extend_ok(engine, flight);
+        else
+            transition_ok(engine, flight);
+        return;
+    case STORE_EXISTS:
+        start_exists(engine, flight);
+        return;
+    case STORE_FAILED:
+        operation_failed(engine, flight);
+        return;
+    case STORE_LOST:
+    case STORE_NOT_FOUND:
+        COUNT(engine, decisions_lost, 1);
+        decide_anew(engine, flight);
+        return;
+    case STORE_UNKNOWN:
+    case STORE_PENDING:
+        decide_anew(engine, flight);
+        return;
+    }
+}
+
+void complete_op(struct engine *engine, struct store_op *op)
+{
+    if (op->now_ms) {
+        engine->db_offset_ms = op->now_ms - engine->submitted_at;
+        engine->db_offset_known = true;
+    }
+    if (op->kind == STORE_LOAD_DEFINITION) {
+        definitions_loaded(engine, op);
+        return;
+    }
+    struct flight *flight = CONTAINER(op, struct flight, op);
+    DL_DELETE(engine->flights, flight);
+    if (flight->slot)
+        flight->slot->flight = NULL;
+    if (op->kind == STORE_LOAD_UID)
+        load_uid_done(engine, flight);
+    else if (op->kind == STORE_LOAD_KEY)
+        load_key_done(engine, flight);
+    else if (op->kind == STORE_LOAD_OPEN)
+        load_open_done(engine, flight);
+    else
+        complete_write(engine, flight);
+    flight_free(engine, flight);
+}

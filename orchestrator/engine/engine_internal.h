@@ -1,0 +1,269 @@
+/* Shared by the files of this folder.
+ *
+ *   engine.c       the turn: events, completions, timers, the next batch
+ *   slots.c        the table of sagas in memory, their work queues and timers
+ *   step.c         one piece of work on one saga: core -> transition -> batch
+ *   complete.c     what became of an operation; effects leave here, after the commit
+ *   definitions.c  the revisions in memory
+ *   workers.c      worker streams and leases
+ *   events.c       events in: starts, verbs, definitions, status */
+#ifndef ENGINE_INTERNAL_H
+#define ENGINE_INTERNAL_H
+
+#include "dispatch/dispatch.h"
+#include "engine/engine.h"
+
+#include <uthash.h>
+
+enum {
+    BLOCKED_MIN_MS = 200, /* a saga whose operation failed is set aside this long, then doubled */
+    BLOCKED_MAX_MS = 30000,
+    LOAD_CHUNK = 500,
+    ACKS_PER_MESSAGE = 512,
+};
+
+/* --- definitions --- */
+
+struct definition_waiter { /* something that goes on once a revision is in memory */
+    struct definition_waiter *next;
+    /* definition NULL: err says why there is none */
+    void (*resume)(struct engine *engine, struct definition_waiter *waiter,
+                   const struct definition *definition, const struct err *err);
+};
+
+struct definition_key {
+    char text[64 + 128 + 16]; /* "namespace/name/revision"; revision 0: which one is current */
+};
+
+struct definition_slot {
+    struct definition_key key; /* hash key */
+    UT_hash_handle hh;
+    struct definition *definition; /* NULL while it is being loaded; shared with no other slot */
+    int32_t current;               /* revision 0: the revision that new sagas take; 0: not known */
+    char *namespace_, *name;
+    int32_t revision;
+    struct definition_waiter *waiters;
+    bool queued, in_flight;
+    struct definition_slot *next_to_load;
+    struct store_op op;
+};
+
+/* --- work --- */
+
+enum work_kind {
+    WORK_START,         /* struct start_item */
+    WORK_START_CHECK,   /* the same: its commit is unknown, so the saga is looked up by its uid */
+    WORK_START_EXISTED, /* the same, once the saga that has the key is loaded */
+    WORK_REPORT,        /* struct worker_report */
+    WORK_EXTEND,        /* struct worker_lease_ref */
+    WORK_RELEASE,       /* struct worker_lease_ref */
+    WORK_VERB,          /* struct engine_verb */
+    WORK_LEASE_END,     /* struct lease_end: the engine's own finding */
+};
+
+struct lease_end { /* STREAM_LOST or RELEASED, found by the engine */
+    struct engine_work work;
+    int64_t seq;
+    enum outcome outcome;
+};
+
+struct lease { /* a live lease of a resident saga */
+    struct dispatch_lease dispatch;
+    struct slot *slot;
+    struct lease *next; /* of the saga */
+    int64_t seq, fence;
+    bool idempotent;
+};
+
+/* --- sagas in memory --- */
+
+enum slot_state {
+    SLOT_UNLOADED, /* known by its uid only; a load is due */
+    SLOT_LOADING,  /* its load is in flight, or its definition is */
+    SLOT_IDLE,
+    SLOT_BUSY,    /* a transition is in flight */
+    SLOT_BLOCKED, /* set aside after a failure, until its timer */
+};
+
+struct slot {
+    struct uuid uid; /* hash key */
+    UT_hash_handle hh;
+    enum slot_state state;
+    bool runnable; /* on the engine's list */
+    bool time_due;
+    bool suspect; /* its last operation failed */
+    int blocked_ms;
+    int64_t not_before; /* monotonic: time brings nothing before; 0: no such limit */
+    struct saga *saga;  /* NULL while not loaded */
+    struct engine_work *first, **last;
+    struct slot *prev_runnable, *next_runnable;
+    struct heap_node timer;
+    struct dispatch_ready ready;
+    struct lease *leases;
+    struct engine_verb *waiters;
+    struct flight *flight;
+};
+
+/* One operation of the batch in flight. */
+struct flight {
+    struct store_op op;
+    struct transition transition;
+    struct slot *slot;        /* NULL: a load by key or of the open sagas */
+    struct engine_work *work; /* what it answers; NULL: time, or a grant alone */
+    enum verdict verdict;
+    struct dispatch_subscription *reserved; /* credit taken for the lease in it; NULL: none */
+    struct dispatch_session *session;       /* whose it is; NULL once that stream ended */
+    struct flight *prev, *next;             /* all in flight; next alone: free list */
+};
+
+struct loaded_saga { /* waits for its definition */
+    struct definition_waiter waiter;
+    struct store_saga saga;
+    uint64_t generation;
+};
+
+/* --- workers --- */
+
+struct link_session { /* what worker_link.session points to */
+    struct worker_link *link;
+    struct dispatch_session *session; /* NULL before Hello and after the engine closed it */
+    struct dispatch_subscribe *subscribed;
+    char *worker_name;
+    uint64_t number;
+    size_t open_events;               /* not done yet; GONE waits for them */
+    struct engine_worker_event *gone; /* NULL until the stream has ended */
+    /* gathered during a turn, sent at its end */
+    struct engine_lease_ack *acks;
+    size_t ack_count, ack_capacity;
+    struct engine_lease_extended *extended;
+    size_t extended_count, extended_capacity;
+    struct lease_task {
+        struct slot *slot;
+        int64_t seq;
+    } * tasks;
+    size_t task_count, task_capacity;
+    bool to_flush;
+    struct link_session *next_flush;
+    struct link_session *prev, *next; /* all */
+};
+
+struct engine {
+    struct engine_options options;
+    struct mailbox mailbox;
+    struct store *store;
+    struct dispatch *dispatch;
+    struct rng rng;
+    struct engine_counters counters;
+    atomic_bool ready;
+    bool stopping;
+    struct engine_event *stop_event;
+
+    uint64_t generation;  /* of the store, that the copies belong to */
+    int64_t db_offset_ms; /* database clock - monotonic clock */
+    bool db_offset_known;
+    int64_t grace_until;  /* monotonic; nothing expires before */
+    int64_t submitted_at; /* monotonic time of the batch in flight */
+    int64_t now_mono;     /* of this turn */
+
+    struct slot *slots;    /* hash */
+    struct slot *runnable; /* ring */
+    struct heap timers, wait_timers;
+
+    struct definition_slot *definitions; /* hash */
+    struct definition_slot *definitions_to_load, **definitions_last;
+
+    struct engine_work *starts, **starts_last;       /* WORK_START that may go into a batch */
+    struct engine_work *key_loads, **key_loads_last; /* WORK_VERB by key */
+
+    struct flight *free_flights;
+    struct flight *flights; /* in flight */
+    struct store_op *batch, **batch_last;
+    size_t batch_count;
+
+    bool loading; /* the open sagas are being loaded in chunks */
+    bool load_in_flight, load_from_start;
+    struct uuid load_after;
+
+    struct link_session *links, *to_flush;
+    uint64_t next_session;
+};
+
+/* slots.c */
+struct slot *slot_find(struct engine *engine, const struct uuid *uid);
+MUST_USE struct slot *slot_get(struct engine *engine, const struct uuid *uid); /* NULL: memory */
+void slot_queue(struct engine *engine, struct slot *slot, struct engine_work *work);
+void slot_queue_front(struct slot *slot, struct engine_work *work);
+struct engine_work *slot_take_work(struct slot *slot);
+void slot_make_runnable(struct engine *engine, struct slot *slot);
+void slot_not_runnable(struct engine *engine, struct slot *slot);
+/* The copy dies; works stay. */
+void slot_drop_copy(struct engine *engine, struct slot *slot);
+/* Takes a loaded or new copy in; registers leases, timers, readiness. */
+void slot_install(struct engine *engine, struct slot *slot, struct saga *saga);
+/* After a copy changed or came to rest: timers, ready queue, waiters, eviction. May free slot. */
+void slot_settle(struct engine *engine, struct slot *slot);
+void slot_block(struct engine *engine, struct slot *slot);
+void slot_free(struct engine *engine, struct slot *slot);
+void slot_lease_granted(struct engine *engine, struct slot *slot, int64_t seq);
+void slot_lease_ended(struct engine *engine, struct slot *slot, int64_t seq);
+void slot_take_ready(struct engine *engine, struct slot *slot);
+int64_t engine_db_now(const struct engine *engine);
+bool engine_expiry_allowed(const struct engine *engine);
+
+/* step.c */
+/* Fills the batch from starts, runnable sagas and ready queues. */
+void step_fill_batch(struct engine *engine);
+struct flight *flight_new(struct engine *engine); /* NULL: memory, or the batch is full */
+void flight_add(struct engine *engine, struct flight *flight);
+void flight_free(struct engine *engine, struct flight *flight);
+
+/* complete.c */
+void complete_op(struct engine *engine, struct store_op *op);
+void work_answer(struct engine *engine, struct slot *slot, struct engine_work *work,
+                 enum verdict verdict, int64_t lease_ms);
+void work_fail(struct engine *engine, struct engine_work *work, const struct err *err);
+
+/* definitions.c */
+/* Calls waiter->resume now or once it is loaded. revision 0: the current one. */
+void definitions_with(struct engine *engine, const char *namespace_, const char *name,
+                      int32_t revision, struct definition_waiter *waiter);
+/* NULL while it is not in memory. */
+const struct definition *definitions_current(struct engine *engine, const char *namespace_,
+                                             const char *name);
+void definitions_forget_current(struct engine *engine, const char *namespace_, const char *name);
+void definitions_fill_batch(struct engine *engine);
+void definitions_loaded(struct engine *engine, struct store_op *op);
+void definitions_fail_waiters(struct engine *engine); /* at the stop */
+void definitions_free(struct engine *engine);
+
+/* events.c */
+void events_take(struct engine *engine);
+void start_item_answered(struct engine *engine, struct engine_work *work);
+void start_requeue(struct engine *engine, struct start_item *item);
+void verb_finish(struct engine *engine, struct engine_verb *verb);
+void verb_wait(struct engine *engine, struct slot *slot, struct engine_verb *verb);
+void waiters_check(struct engine *engine, struct slot *slot);
+void waiters_time(struct engine *engine);
+int64_t waiters_due_at(const struct engine *engine);
+void key_load_queue(struct engine *engine, struct engine_verb *verb);
+/* A loaded saga whose definition may have to be loaded first. Consumes *saga. */
+void loaded_install(struct engine *engine, struct store_saga *saga);
+
+/* workers.c */
+void workers_event(struct engine *engine, struct engine_worker_event *event);
+void worker_work_answered(struct engine *engine, struct engine_work *work, enum engine_ack ack,
+                          int64_t lease_ms);
+/* Hands a durable grant to the session that it was made for; NULL: that stream has ended, so the
+ * task certainly never left and is given back. */
+void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
+                   struct dispatch_session *session);
+void workers_lost(struct engine *engine);
+void workers_flush(struct engine *engine);
+void workers_cancel_hints(struct engine *engine, struct slot *slot);
+void workers_links_free(struct engine *engine);
+void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome);
+
+#define COUNT(engine, name, n)                                                                     \
+    atomic_fetch_add_explicit(&(engine)->counters.name, (n), memory_order_relaxed)
+
+#endif

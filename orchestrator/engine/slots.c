@@ -1,0 +1,242 @@
+/* The table of sagas in memory: their work queues, timers and readiness. */
+#include "engine/engine_internal.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+#include <utlist.h>
+
+int64_t engine_db_now(const struct engine *engine)
+{
+    return engine->now_mono + engine->db_offset_ms;
+}
+
+bool engine_expiry_allowed(const struct engine *engine)
+{
+    return engine->now_mono >= engine->grace_until;
+}
+
+struct slot *slot_find(struct engine *engine, const struct uuid *uid)
+{
+    struct slot *slot = NULL;
+    HASH_FIND(hh, engine->slots, uid, sizeof *uid, slot);
+    return slot;
+}
+
+struct slot *slot_get(struct engine *engine, const struct uuid *uid)
+{
+    struct slot *slot = slot_find(engine, uid);
+    if (slot)
+        return slot;
+    slot = mem_calloc(1, sizeof *slot);
+    if (!slot)
+        return NULL;
+    slot->uid = *uid;
+    slot->last = &slot->first;
+    HASH_ADD(hh, engine->slots, uid, sizeof slot->uid, slot);
+    COUNT(engine, sagas_resident, 1);
+    return slot;
+}
+
+void slot_make_runnable(struct engine *engine, struct slot *slot)
+{
+    if (slot->runnable || slot->state == SLOT_BUSY || slot->state == SLOT_LOADING ||
+        slot->state == SLOT_BLOCKED)
+        return; /* whoever ends that state looks at the work again */
+    CDL_APPEND2(engine->runnable, slot, prev_runnable, next_runnable);
+    slot->runnable = true;
+}
+
+void slot_not_runnable(struct engine *engine, struct slot *slot)
+{
+    if (!slot->runnable)
+        return;
+    CDL_DELETE2(engine->runnable, slot, prev_runnable, next_runnable);
+    slot->runnable = false;
+}
+
+void slot_queue(struct engine *engine, struct slot *slot, struct engine_work *work)
+{
+    work->next = NULL;
+    *slot->last = work;
+    slot->last = &work->next;
+    slot_make_runnable(engine, slot);
+}
+
+void slot_queue_front(struct slot *slot, struct engine_work *work)
+{
+    work->next = slot->first;
+    if (!slot->first)
+        slot->last = &work->next;
+    slot->first = work;
+}
+
+struct engine_work *slot_take_work(struct slot *slot)
+{
+    struct engine_work *work = slot->first;
+    if (!work)
+        return NULL;
+    slot->first = work->next;
+    if (!slot->first)
+        slot->last = &slot->first;
+    work->next = NULL;
+    return work;
+}
+
+static void leases_remove_all(struct engine *engine, struct slot *slot)
+{
+    while (slot->leases) {
+        struct lease *lease = slot->leases;
+        slot->leases = lease->next;
+        dispatch_lease_remove(engine->dispatch, &lease->dispatch);
+        COUNT(engine, leases_live, -1);
+        mem_free(lease);
+    }
+}
+
+void slot_take_ready(struct engine *engine, struct slot *slot)
+{
+    if (!dispatch_ready_waits(&slot->ready))
+        return;
+    dispatch_ready_remove(&slot->ready);
+    COUNT(engine, sagas_ready, -1);
+}
+
+void slot_drop_copy(struct engine *engine, struct slot *slot)
+{
+    slot_take_ready(engine, slot);
+    leases_remove_all(engine, slot);
+    heap_remove(&engine->timers, &slot->timer);
+    slot->saga = saga_free(slot->saga);
+    slot->state = SLOT_UNLOADED;
+    slot->time_due = false;
+}
+
+void slot_free(struct engine *engine, struct slot *slot)
+{
+    slot_drop_copy(engine, slot);
+    slot_not_runnable(engine, slot);
+    HASH_DEL(engine->slots, slot);
+    COUNT(engine, sagas_resident, -1);
+    mem_free(slot);
+}
+
+void slot_block(struct engine *engine, struct slot *slot)
+{
+    slot_drop_copy(engine, slot);
+    slot_not_runnable(engine, slot);
+    slot->suspect = true;
+    slot->blocked_ms = slot->blocked_ms ? slot->blocked_ms * 2 : BLOCKED_MIN_MS;
+    if (slot->blocked_ms > BLOCKED_MAX_MS)
+        slot->blocked_ms = BLOCKED_MAX_MS;
+    if (heap_set(&engine->timers, &slot->timer, engine->now_mono + slot->blocked_ms))
+        slot_make_runnable(engine, slot); /* no memory for the timer: at once, apart */
+    else
+        slot->state = SLOT_BLOCKED;
+}
+
+static void lease_register(struct engine *engine, struct slot *slot,
+                           const struct journal_entry *entry)
+{
+    const struct operation_rule *rule =
+        definition_rule(saga_definition(slot->saga), (size_t)entry->step, entry->operation);
+    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, rule->handler);
+    struct lease *lease = mem_calloc(1, sizeof *lease);
+    if (!handler || !lease ||
+        dispatch_lease_add(engine->dispatch, &lease->dispatch, entry->worker, handler)) {
+        mem_free(lease); /* it is still in the journal: its time ends it */
+        return;
+    }
+    lease->slot = slot;
+    lease->seq = entry->seq;
+    lease->fence = entry->fence;
+    lease->idempotent = rule->effect == EFFECT_IDEMPOTENT;
+    LL_PREPEND(slot->leases, lease);
+    COUNT(engine, leases_live, 1);
+}
+
+void slot_lease_granted(struct engine *engine, struct slot *slot, int64_t seq)
+{
+    lease_register(engine, slot, saga_entry(slot->saga, seq));
+}
+
+void slot_lease_ended(struct engine *engine, struct slot *slot, int64_t seq)
+{
+    for (struct lease **at = &slot->leases; *at; at = &(*at)->next) {
+        struct lease *lease = *at;
+        if (lease->seq != seq)
+            continue;
+        *at = lease->next;
+        dispatch_lease_remove(engine->dispatch, &lease->dispatch);
+        COUNT(engine, leases_live, -1);
+        mem_free(lease);
+        return;
+    }
+}
+
+void slot_install(struct engine *engine, struct slot *slot, struct saga *saga)
+{
+    slot->saga = saga;
+    slot->state = SLOT_IDLE;
+    slot->not_before = 0;
+    for (int64_t seq = 1; seq <= saga_last_seq(saga); seq++) {
+        const struct journal_entry *entry = saga_entry(saga, seq);
+        if (entry->kind == ENTRY_LEASE && entry->outcome == OUTCOME_NONE)
+            lease_register(engine, slot, entry);
+    }
+}
+
+/* Into the ready queue if something may be granted, out of it if not. */
+static void ready_update(struct engine *engine, struct slot *slot)
+{
+    struct grantable what;
+    if (!saga_grantable(slot->saga, engine_db_now(engine), &what, 1)) {
+        slot_take_ready(engine, slot);
+        return;
+    }
+    if (dispatch_ready_waits(&slot->ready))
+        return;
+    const struct definition *definition = saga_definition(slot->saga);
+    const struct operation_rule *rule = definition_rule(definition, what.step, what.operation);
+    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, rule->handler);
+    if (!handler || dispatch_ready_put(handler, definition, &slot->ready)) {
+        slot->not_before = engine->now_mono + BLOCKED_MIN_MS; /* memory: look again soon */
+        return;
+    }
+    COUNT(engine, sagas_ready, 1);
+}
+
+static void timer_update(struct engine *engine, struct slot *slot)
+{
+    int64_t due = saga_due_at(slot->saga);
+    int64_t grantable = saga_grantable_at(slot->saga);
+    if (grantable > engine_db_now(engine) && grantable < due)
+        due = grantable;
+    if (due == INT64_MAX && !slot->not_before) {
+        heap_remove(&engine->timers, &slot->timer);
+        return;
+    }
+    int64_t at = due == INT64_MAX ? slot->not_before : due - engine->db_offset_ms + 1;
+    if (at < slot->not_before)
+        at = slot->not_before;
+    if (heap_set(&engine->timers, &slot->timer, at)) {
+        slot->time_due = true; /* no memory for the timer: look on the next turn */
+        slot_make_runnable(engine, slot);
+    }
+}
+
+void slot_settle(struct engine *engine, struct slot *slot)
+{
+    waiters_check(engine, slot);
+    if (slot->first) {
+        slot_make_runnable(engine, slot);
+        return;
+    }
+    if (saga_state_is_terminal(saga_row(slot->saga)->state)) {
+        if (!slot->waiters)
+            slot_free(engine, slot);
+        return;
+    }
+    ready_update(engine, slot);
+    timer_update(engine, slot);
+}

@@ -1,0 +1,464 @@
+/* One piece of work on one saga: ask the core, put its transition into the batch. Nothing is told
+ * to anyone here, unless the facts were durable before. */
+#include "engine/engine_internal.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <string.h>
+#include <utlist.h>
+
+/* --- flights -------------------------------------------------------------------------------- */
+
+struct flight *flight_new(struct engine *engine)
+{
+    if (engine->batch_count >= engine->options.batch_limit)
+        return NULL;
+    struct flight *flight = engine->free_flights;
+    if (flight)
+        engine->free_flights = flight->next;
+    else
+        flight = mem_calloc(1, sizeof *flight);
+    if (flight)
+        flight->next = NULL;
+    return flight;
+}
+
+void flight_free(struct engine *engine, struct flight *flight)
+{
+    store_op_done(&flight->op);
+    memset(flight, 0, sizeof *flight);
+    flight->next = engine->free_flights;
+    engine->free_flights = flight;
+}
+
+void flight_add(struct engine *engine, struct flight *flight)
+{
+    flight->op.next = NULL;
+    *engine->batch_last = &flight->op;
+    engine->batch_last = &flight->op.next;
+    engine->batch_count++;
+    DL_PREPEND(engine->flights, flight);
+}
+
+static void slot_fly(struct engine *engine, struct slot *slot, struct flight *flight,
+                     enum store_op_kind kind)
+{
+    flight->slot = slot;
+    flight->op.kind = kind;
+    flight->op.uid = slot->uid;
+    flight->op.suspect = slot->suspect;
+    if (kind == STORE_START || kind == STORE_TRANSITION) {
+        flight->op.saga = slot->saga;
+        flight->op.transition = &flight->transition;
+    }
+    slot->flight = flight;
+    slot->state = kind == STORE_LOAD_UID ? SLOT_LOADING : SLOT_BUSY;
+    slot_not_runnable(engine, slot);
+    slot_take_ready(engine, slot);
+    flight_add(engine, flight);
+}
+
+/* Adds the grant of what comes next to the transition, if a worker has room for it: a finish and
+ * the next lease are one commit. */
+static void grant_try(struct engine *engine, struct slot *slot, struct flight *flight,
+                      bool may_pass_waiting)
+{
+    struct grantable what;
+    if (!saga_grantable(slot->saga, engine_db_now(engine), &what, 1))
+        return;
+    const struct operation_rule *rule =
+        definition_rule(saga_definition(slot->saga), what.step, what.operation);
+    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, rule->handler);
+    if (!handler || (!may_pass_waiting && dispatch_handler_ready(handler) > 0))
+        return;
+    struct dispatch_subscription *subscription = dispatch_reserve(handler);
+    if (!subscription)
+        return;
+    struct err err;
+    if (saga_grant(slot->saga, &what, subscription->session->worker->name,
+                   engine->store->ops->epoch(engine->store), engine_db_now(engine),
+                   &flight->transition, &err)) {
+        dispatch_unreserve(subscription);
+        log_line(LOG_WARN, "lease not granted", "saga", saga_row(slot->saga)->saga_id, "err",
+                 err.msg, NULL);
+        return;
+    }
+    flight->reserved = subscription;
+    flight->session = subscription->session;
+}
+
+/* --- starts ----------------------------------------------------------------------------------- */
+
+struct start_waiter {
+    struct definition_waiter waiter;
+    struct start_item *item;
+};
+
+static void start_resume(struct engine *engine, struct definition_waiter *waiter,
+                         const struct definition *definition, const struct err *err)
+{
+    struct start_waiter *self = CONTAINER(waiter, struct start_waiter, waiter);
+    struct start_item *item = self->item;
+    mem_free(self);
+    if (!definition) {
+        item->err = *err;
+        start_item_answered(engine, &item->work);
+        return;
+    }
+    start_requeue(engine, item);
+}
+
+static int start_row(const struct start_item *item, const struct definition *definition,
+                     struct saga_row *ret)
+{
+    struct saga_row row = { .uid = item->uid,
+                            .revision = definition->revision,
+                            .run = 1,
+                            .park_step = -1,
+                            .related = item->related,
+                            .has_related = item->has_related };
+    row.namespace_ = mem_strdup(item->namespace_);
+    row.definition = mem_strdup(item->definition);
+    row.saga_id = mem_strdup(item->saga_id);
+    row.labels = item->labels ? mem_strdup(item->labels) : NULL;
+    if (!row.namespace_ || !row.definition || !row.saga_id || (item->labels && !row.labels) ||
+        mem_bytes_copy(item->input.data, item->input.size, &row.input)) {
+        saga_row_done(&row);
+        return -1;
+    }
+    *ret = row;
+    return 0;
+}
+
+/* False: the batch is full. */
+static bool start_step(struct engine *engine, struct start_item *item)
+{
+    const struct definition *definition =
+        definitions_current(engine, item->namespace_, item->definition);
+    if (!definition) {
+        struct start_waiter *waiter = mem_calloc(1, sizeof *waiter);
+        if (!waiter) {
+            err_set(&item->err, ERR_NOMEM, "start: out of memory");
+            start_item_answered(engine, &item->work);
+            return true;
+        }
+        waiter->waiter.resume = start_resume;
+        waiter->item = item;
+        definitions_with(engine, item->namespace_, item->definition, 0, &waiter->waiter);
+        return true;
+    }
+    struct flight *flight = flight_new(engine);
+    if (!flight) {
+        LL_PREPEND(engine->starts, &item->work);
+        if (!item->work.next)
+            engine->starts_last = &item->work.next;
+        return false;
+    }
+    item->uid = uuid_v7(engine_db_now(engine), &engine->rng,
+                        store_shard(item->namespace_, item->definition, item->saga_id));
+    struct saga_row row = { 0 };
+    struct saga *saga = NULL;
+    struct slot *slot = NULL;
+    if (start_row(item, definition, &row) || !(slot = slot_get(engine, &item->uid)) ||
+        saga_new(definition, &row, &saga, &item->err)) {
+        saga_row_done(&row);
+        if (slot)
+            slot_free(engine, slot);
+        flight_free(engine, flight);
+        err_set(&item->err, ERR_NOMEM, "start: out of memory");
+        start_item_answered(engine, &item->work);
+        return true;
+    }
+    slot->saga = saga;
+    flight->work = &item->work;
+    memcpy(flight->op.input_digest, item->digest, sizeof item->digest);
+    grant_try(engine, slot, flight, false);
+    slot_fly(engine, slot, flight, STORE_START);
+    return true;
+}
+
+/* --- work on a saga that is in memory ------------------------------------------------------------
+ */
+
+/* What a step came to. */
+enum stepped {
+    STEPPED_ON,     /* answered, or nothing to do: the next piece of work may follow */
+    STEPPED_FLIGHT, /* its facts are in the batch */
+};
+
+static enum stepped fly_or_answer(struct engine *engine, struct slot *slot, struct flight *flight,
+                                  struct engine_work *work, enum verdict verdict)
+{
+    flight->work = work;
+    flight->verdict = verdict;
+    if (transition_is_empty(&flight->transition)) {
+        if (work)
+            work_answer(engine, slot, work, verdict, 0);
+        flight_free(engine, flight);
+        return STEPPED_ON;
+    }
+    grant_try(engine, slot, flight, true);
+    slot_fly(engine, slot, flight, STORE_TRANSITION);
+    return STEPPED_FLIGHT;
+}
+
+/* The core refused. A refusal has changed nothing; anything else may have: the copy dies. */
+static enum stepped refused(struct engine *engine, struct slot *slot, struct flight *flight,
+                            struct engine_work *work, const struct err *err)
+{
+    flight_free(engine, flight);
+    if (err->code == ERR_PRECONDITION || err->code == ERR_INVALID || err->code == ERR_NOT_FOUND) {
+        if (work)
+            work_fail(engine, work, err);
+        return STEPPED_ON;
+    }
+    log_line(LOG_ERROR, "saga set aside", "saga", saga_row(slot->saga)->saga_id, "err", err->msg,
+             NULL);
+    COUNT(engine, operations_failed, 1);
+    if (work && work->kind == WORK_VERB)
+        work_fail(engine, work, err);
+    else if (work)
+        slot_queue_front(slot, work);
+    slot_block(engine, slot);
+    return STEPPED_FLIGHT;
+}
+
+static enum stepped step_extend(struct engine *engine, struct slot *slot, struct flight *flight,
+                                struct engine_work *work)
+{
+    const struct worker_lease_ref *ref = CONTAINER(work, struct worker_lease_ref, work);
+    if (!saga_lease_is_open(slot->saga, ref->fence)) {
+        flight_free(engine, flight);
+        work_answer(engine, slot, work, VERDICT_STALE, 0);
+        return STEPPED_ON;
+    }
+    int64_t seq = fence_seq(ref->fence);
+    const struct journal_entry *entry = saga_entry(slot->saga, seq);
+    flight->op.seq = seq;
+    flight->op.lease_ms =
+        definition_rule(saga_definition(slot->saga), (size_t)entry->step, entry->operation)
+            ->lease_ms;
+    flight->work = work;
+    slot_fly(engine, slot, flight, STORE_EXTEND);
+    return STEPPED_FLIGHT;
+}
+
+/* Was this lease ended by us for a reason that no longer holds? */
+static bool lease_end_is_void(const struct slot *slot, const struct lease_end *end)
+{
+    if (end->outcome != OUTCOME_STREAM_LOST)
+        return false;
+    for (const struct lease *lease = slot->leases; lease; lease = lease->next)
+        if (lease->seq == end->seq)
+            return lease->dispatch.worker->session != NULL; /* it came back in time */
+    return true;
+}
+
+static int core_apply(struct engine *engine, struct slot *slot, struct engine_work *work,
+                      struct transition *ret, enum verdict *ret_verdict, struct err *err)
+{
+    int64_t now = engine_db_now(engine);
+    switch ((enum work_kind)work->kind) {
+    case WORK_REPORT: {
+        const struct worker_report *report = CONTAINER(work, struct worker_report, work);
+        return saga_on_report(slot->saga, &report->report, now, &engine->rng, ret, ret_verdict,
+                              err);
+    }
+    case WORK_RELEASE: {
+        const struct worker_lease_ref *ref = CONTAINER(work, struct worker_lease_ref, work);
+        *ret_verdict = VERDICT_NOTHING;
+        if (!saga_lease_is_open(slot->saga, ref->fence))
+            return 0;
+        return saga_on_lease_end(slot->saga, fence_seq(ref->fence), OUTCOME_RELEASED, now,
+                                 &engine->rng, ret, ret_verdict, err);
+    }
+    case WORK_LEASE_END: {
+        const struct lease_end *end = CONTAINER(work, struct lease_end, work);
+        *ret_verdict = VERDICT_NOTHING;
+        if (lease_end_is_void(slot, end))
+            return 0;
+        return saga_on_lease_end(slot->saga, end->seq, end->outcome, now, &engine->rng, ret,
+                                 ret_verdict, err);
+    }
+    case WORK_VERB: {
+        const struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
+        if (verb->verb == ENGINE_VERB_CANCEL)
+            return saga_on_cancel(slot->saga, verb->actor, verb->reason, now, ret, ret_verdict,
+                                  err);
+        return saga_on_retry(slot->saga, verb->step, verb->actor, verb->reason, now, ret,
+                             ret_verdict, err);
+    }
+    case WORK_START:
+    case WORK_START_CHECK:
+    case WORK_START_EXISTED:
+    case WORK_EXTEND:
+        break;
+    }
+    return err_set(err, ERR_INTERNAL, "work of kind %d on a saga", work->kind);
+}
+
+static enum stepped step_work(struct engine *engine, struct slot *slot, struct flight *flight,
+                              struct engine_work *work)
+{
+    if (work->kind == WORK_START_EXISTED || work->kind == WORK_START_CHECK) {
+        flight_free(engine, flight);
+        work_answer(engine, slot, work, VERDICT_ACCEPTED, 0);
+        return STEPPED_ON;
+    }
+    if (work->kind == WORK_EXTEND)
+        return step_extend(engine, slot, flight, work);
+    if (work->kind == WORK_VERB) {
+        struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
+        verb->uid = slot->uid;
+        if (verb->verb == ENGINE_VERB_WAIT) {
+            flight_free(engine, flight);
+            verb_wait(engine, slot, verb);
+            return STEPPED_ON;
+        }
+    }
+    struct err err;
+    enum verdict verdict = VERDICT_NOTHING;
+    if (core_apply(engine, slot, work, &flight->transition, &verdict, &err))
+        return refused(engine, slot, flight, work, &err);
+    return fly_or_answer(engine, slot, flight, work, verdict);
+}
+
+static enum stepped step_time(struct engine *engine, struct slot *slot, struct flight *flight)
+{
+    struct err err;
+    enum verdict verdict = VERDICT_NOTHING;
+    slot->time_due = false;
+    slot->not_before = 0;
+    if (saga_on_time(slot->saga, engine_db_now(engine), engine_expiry_allowed(engine), &engine->rng,
+                     &flight->transition, &verdict, &err))
+        return refused(engine, slot, flight, NULL, &err);
+    if (transition_is_empty(&flight->transition) &&
+        saga_due_at(slot->saga) <= engine_db_now(engine))
+        /* Due, but not yet allowed: the grace, or a clock that is a little ahead. */
+        slot->not_before =
+            engine_expiry_allowed(engine) ? engine->now_mono + 5 : engine->grace_until;
+    return fly_or_answer(engine, slot, flight, NULL, verdict);
+}
+
+/* False: the batch is full and the slot waits for the next one. */
+static bool slot_step(struct engine *engine, struct slot *slot)
+{
+    if (slot->state == SLOT_UNLOADED) {
+        struct flight *load = flight_new(engine);
+        if (!load)
+            return false;
+        slot_fly(engine, slot, load, STORE_LOAD_UID);
+        return true;
+    }
+    while (slot->first || slot->time_due) {
+        struct flight *flight = flight_new(engine);
+        if (!flight)
+            return false;
+        struct engine_work *work = slot_take_work(slot);
+        enum stepped stepped =
+            work ? step_work(engine, slot, flight, work) : step_time(engine, slot, flight);
+        if (stepped == STEPPED_FLIGHT)
+            return true;
+    }
+    slot_not_runnable(engine, slot);
+    slot_settle(engine, slot);
+    return true;
+}
+
+/* Grants what has waited for a worker. */
+static void step_ready(struct engine *engine, size_t limit)
+{
+    while (engine->batch_count < limit) {
+        struct dispatch_ready *ready = dispatch_ready_take(engine->dispatch);
+        if (!ready)
+            return;
+        COUNT(engine, sagas_ready, -1);
+        struct slot *slot = CONTAINER(ready, struct slot, ready);
+        struct flight *flight = flight_new(engine);
+        if (!flight || slot->state != SLOT_IDLE) {
+            if (flight)
+                flight_free(engine, flight);
+            slot_make_runnable(engine, slot);
+            return;
+        }
+        grant_try(engine, slot, flight, true);
+        if (transition_is_empty(&flight->transition)) {
+            flight_free(engine, flight);
+            slot_settle(engine, slot);
+            return; /* no credit after all, or memory: wait for the next event */
+        }
+        slot_fly(engine, slot, flight, STORE_TRANSITION);
+    }
+}
+
+static void step_runnable(struct engine *engine, size_t limit)
+{
+    while (engine->runnable && engine->batch_count < limit)
+        if (!slot_step(engine, engine->runnable))
+            return;
+}
+
+static void step_starts(struct engine *engine)
+{
+    while (engine->starts && engine->batch_count < engine->options.batch_limit) {
+        struct engine_work *work = engine->starts;
+        engine->starts = work->next;
+        if (!engine->starts)
+            engine->starts_last = &engine->starts;
+        work->next = NULL;
+        if (!start_step(engine, CONTAINER(work, struct start_item, work)))
+            return;
+    }
+}
+
+static void step_key_loads(struct engine *engine)
+{
+    while (engine->key_loads) {
+        struct flight *flight = flight_new(engine);
+        if (!flight)
+            return;
+        struct engine_work *work = engine->key_loads;
+        engine->key_loads = work->next;
+        if (!engine->key_loads)
+            engine->key_loads_last = &engine->key_loads;
+        work->next = NULL;
+        const struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
+        flight->work = work;
+        flight->op.kind = STORE_LOAD_KEY;
+        flight->op.namespace_ = verb->namespace_;
+        flight->op.definition = verb->definition;
+        flight->op.saga_id = verb->saga_id;
+        flight_add(engine, flight);
+    }
+}
+
+static void step_load_open(struct engine *engine)
+{
+    if (!engine->loading || engine->load_in_flight)
+        return;
+    struct flight *flight = flight_new(engine);
+    if (!flight)
+        return;
+    flight->op.kind = STORE_LOAD_OPEN;
+    flight->op.from_start = engine->load_from_start;
+    flight->op.after = engine->load_after;
+    flight->op.limit = LOAD_CHUNK;
+    engine->load_in_flight = true;
+    flight_add(engine, flight);
+}
+
+void step_fill_batch(struct engine *engine)
+{
+    size_t limit = engine->options.batch_limit;
+    definitions_fill_batch(engine);
+    step_load_open(engine);
+    step_key_loads(engine);
+    /* What is under way goes first, but never takes the whole batch from new sagas. */
+    size_t share = engine->starts ? limit - limit / 4 : limit;
+    step_runnable(engine, share);
+    step_ready(engine, share);
+    step_starts(engine);
+    step_runnable(engine, limit);
+    step_ready(engine, limit);
+}

@@ -1,0 +1,398 @@
+/* Worker streams: Hello, credits, reports, extensions, releases; tasks and acks out. */
+#include "engine/engine_internal.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/limits.h"
+#include "dispatch/key.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+/* --- what goes out, gathered per stream during a turn ------------------------------------------
+ */
+
+static void flush_later(struct engine *engine, struct link_session *session)
+{
+    if (session->to_flush)
+        return;
+    session->to_flush = true;
+    LL_PREPEND2(engine->to_flush, session, next_flush);
+}
+
+static void ack_add(struct engine *engine, struct link_session *session, const struct uuid *uid,
+                    int64_t fence, enum engine_ack ack)
+{
+    if (session->gone || mem_grow((void **)&session->acks, &session->ack_capacity,
+                                  session->ack_count, sizeof *session->acks))
+        return; /* the worker sends its report again and is answered then */
+    session->acks[session->ack_count++] = (struct engine_lease_ack){ *uid, fence, ack };
+    flush_later(engine, session);
+}
+
+static void extended_add(struct engine *engine, struct link_session *session,
+                         const struct uuid *uid, int64_t fence, int64_t lease_ms)
+{
+    if (session->gone || mem_grow((void **)&session->extended, &session->extended_capacity,
+                                  session->extended_count, sizeof *session->extended))
+        return; /* unconfirmed: the worker stops its handler in time */
+    session->extended[session->extended_count++] =
+        (struct engine_lease_extended){ *uid, fence, lease_ms };
+    flush_later(engine, session);
+}
+
+void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
+                   struct dispatch_session *dispatch_session)
+{
+    struct link_session *session = dispatch_session ? dispatch_session->owner : NULL;
+    if (!session || session->gone ||
+        mem_grow((void **)&session->tasks, &session->task_capacity, session->task_count,
+                 sizeof *session->tasks)) {
+        lease_end_queue(engine, slot, seq, OUTCOME_RELEASED);
+        return;
+    }
+    session->tasks[session->task_count++] = (struct lease_task){ slot, seq };
+    flush_later(engine, session);
+}
+
+void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome)
+{
+    struct lease_end *end = mem_calloc(1, sizeof *end);
+    if (!end)
+        return; /* its time ends it */
+    end->seq = seq;
+    end->outcome = outcome;
+    end->work.kind = WORK_LEASE_END;
+    slot_queue(engine, slot, &end->work);
+}
+
+enum { TASKS_PER_MESSAGE = 64 };
+
+static void tasks_send(struct engine *engine, struct link_session *session,
+                       const struct lease_task *leases, size_t count)
+{
+    struct engine_task tasks[TASKS_PER_MESSAGE];
+    char keys[TASKS_PER_MESSAGE][IDEMPOTENCY_KEY_SIZE];
+    bool usable = true;
+    int64_t now = engine_db_now(engine);
+    for (size_t i = 0; i < count; i++) {
+        struct engine_task *task = &tasks[i];
+        const struct saga *saga = leases[i].slot->saga;
+        const struct saga_row *row = saga_row(saga);
+        task->saga = saga;
+        saga_task_view(saga, leases[i].seq, &task->view);
+        task->lease_ms = task->view.lease->lease_until_ms - now;
+        task->attempt_ms = task->view.lease->attempt_until_ms - now;
+        task->idempotency_key = keys[i];
+        if (idempotency_key(row->namespace_, row->definition, row->saga_id, row->run,
+                            task->view.step->name, task->view.lease->operation, keys[i]))
+            usable = false;
+    }
+    if (usable && session->link->ops->tasks(session->link, tasks, count)) {
+        COUNT(engine, tasks_sent, (long long)count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) /* never left */
+        lease_end_queue(engine, leases[i].slot, leases[i].seq, OUTCOME_RELEASED);
+}
+
+void workers_flush(struct engine *engine)
+{
+    while (engine->to_flush) {
+        struct link_session *session = engine->to_flush;
+        engine->to_flush = session->next_flush;
+        session->to_flush = false;
+        struct worker_link *link = session->link;
+        for (size_t at = 0; at < session->ack_count; at += ACKS_PER_MESSAGE) {
+            size_t left = session->ack_count - at;
+            link->ops->acks(link, session->acks + at,
+                            left < ACKS_PER_MESSAGE ? left : ACKS_PER_MESSAGE);
+        }
+        if (session->extended_count)
+            link->ops->extended(link, session->extended, session->extended_count);
+        for (size_t at = 0; at < session->task_count; at += TASKS_PER_MESSAGE) {
+            size_t left = session->task_count - at;
+            tasks_send(engine, session, session->tasks + at,
+                       left < TASKS_PER_MESSAGE ? left : TASKS_PER_MESSAGE);
+        }
+        session->ack_count = session->extended_count = session->task_count = 0;
+        if (session->session && !session->session->blocked && !link->ops->has_room(link))
+            dispatch_session_block(session->session, true);
+    }
+}
+
+void workers_cancel_hints(struct engine *engine, struct slot *slot)
+{
+    (void)engine;
+    for (const struct lease *lease = slot->leases; lease; lease = lease->next) {
+        const struct dispatch_session *dispatch_session = lease->dispatch.worker->session;
+        const struct link_session *session = dispatch_session ? dispatch_session->owner : NULL;
+        if (session && !session->gone)
+            session->link->ops->cancel_hint(session->link, &slot->uid, lease->fence);
+    }
+}
+
+/* --- streams
+ * --------------------------------------------------------------------------------------- */
+
+/* The stream has ended for dispatch: what was reserved of it is void, tasks not sent are given
+ * back. */
+static void session_end(struct engine *engine, struct link_session *session)
+{
+    struct dispatch_session *ended = session->session;
+    if (!ended)
+        return;
+    struct flight *flight;
+    DL_FOREACH(engine->flights, flight)
+    {
+        if (flight->session == ended) {
+            flight->session = NULL;
+            flight->reserved = NULL;
+        }
+    }
+    for (size_t i = 0; i < session->task_count; i++)
+        lease_end_queue(engine, session->tasks[i].slot, session->tasks[i].seq, OUTCOME_RELEASED);
+    session->task_count = 0;
+    session->session = NULL;
+    COUNT(engine, workers_connected, -1);
+    dispatch_session_close(engine->dispatch, ended,
+                           engine->now_mono + engine->options.stream_lost_ms);
+}
+
+static void session_free(struct engine *engine, struct link_session *session)
+{
+    if (session->to_flush)
+        LL_DELETE2(engine->to_flush, session, next_flush);
+    DL_DELETE(engine->links, session);
+    mem_free(session->acks);
+    mem_free(session->extended);
+    mem_free(session->tasks);
+    mem_free(session);
+}
+
+static void session_refuse(struct engine *engine, struct link_session *session,
+                           const struct err *why)
+{
+    session_end(engine, session);
+    session->link->ops->close(session->link, why);
+}
+
+/* Of the leases that this worker holds by our books, those that its Hello does not list were
+ * certainly never started: an SDK drops what came on an old stream and was not begun. */
+static void hello_compare(struct engine *engine, struct dispatch_worker *worker,
+                          const struct engine_worker_event *event)
+{
+    for (size_t i = 0; i < event->lease_count; i++) {
+        const struct slot *slot = slot_find(engine, &event->leases[i].uid);
+        for (struct lease *lease = slot ? slot->leases : NULL; lease; lease = lease->next)
+            if (lease->fence == event->leases[i].fence && lease->dispatch.worker == worker)
+                lease->dispatch.listed = true;
+    }
+    for (struct dispatch_lease *at = worker->leases; at; at = at->next) {
+        const struct lease *lease = CONTAINER(at, struct lease, dispatch);
+        if (!at->listed)
+            lease_end_queue(engine, lease->slot, lease->seq, OUTCOME_RELEASED);
+        at->listed = false;
+    }
+}
+
+static void hello(struct engine *engine, struct link_session *session,
+                  const struct engine_worker_event *event)
+{
+    char name[LIMIT_WORKER_BYTES + LIMIT_INSTANCE_BYTES + 2];
+    struct err err;
+    if (session->session) {
+        err_set(&err, ERR_INVALID, "a second Hello on one stream");
+        session_refuse(engine, session, &err);
+        return;
+    }
+    (void)snprintf(name, sizeof name, "%s/%s", event->worker_id, event->instance);
+    struct dispatch_subscribe *wanted = mem_calloc(event->credit_count, sizeof *wanted);
+    struct dispatch_session *previous = NULL;
+    if (!wanted) {
+        err_set(&err, ERR_NOMEM, "out of memory");
+        session->link->ops->close(session->link, &err);
+        return;
+    }
+    for (size_t i = 0; i < event->credit_count; i++)
+        wanted[i] = (struct dispatch_subscribe){ event->credits[i].handler,
+                                                 (uint32_t)event->credits[i].total };
+    int rc = dispatch_session_open(engine->dispatch, name, wanted, event->credit_count, session,
+                                   &session->session, &previous, &err);
+    mem_free(wanted);
+    if (rc) {
+        session->link->ops->close(session->link, &err);
+        return;
+    }
+    COUNT(engine, workers_connected, 1);
+    if (previous) {
+        err_set(&err, ERR_UNAVAILABLE, "this worker instance has opened a newer stream");
+        session_refuse(engine, previous->owner, &err);
+    }
+    session->number = ++engine->next_session;
+    session->link->ops->welcome(session->link, session->number);
+    hello_compare(engine, session->session->worker, event);
+}
+
+static void credit(struct engine *engine, struct link_session *session,
+                   const struct engine_worker_event *event)
+{
+    for (size_t i = 0; i < event->credit_count; i++) {
+        if (dispatch_credit(engine->dispatch, session->session, event->credits[i].handler,
+                            event->credits[i].total))
+            continue;
+        struct err err;
+        err_reason(&err, ERR_INVALID, "NOT_SUBSCRIBED",
+                   "credit for a handler that the Hello did not name");
+        session_refuse(engine, session, &err);
+        return;
+    }
+}
+
+static void gone(struct engine *engine, struct link_session *session,
+                 struct engine_worker_event *event)
+{
+    session_end(engine, session);
+    session->gone = event;
+}
+
+/* --- work on sagas
+ * ------------------------------------------------------------------------------------ */
+
+static void work_queue(struct engine *engine, struct engine_worker_event *event,
+                       struct engine_work *work, enum work_kind kind, const struct uuid *uid)
+{
+    work->kind = (int)kind;
+    work->event = &event->event;
+    event->open++;
+    struct slot *slot = slot_get(engine, uid);
+    if (slot) {
+        slot_queue(engine, slot, work);
+        return;
+    }
+    /* Out of memory: a report is not acknowledged and comes again. */
+    event->open--;
+}
+
+static void event_release(struct engine *engine, struct engine_worker_event *event)
+{
+    struct link_session *session = event->link->session;
+    if (--event->open)
+        return;
+    session->open_events--;
+    event->event.done(&event->event);
+    if (session->gone && session->open_events == 0) {
+        struct engine_worker_event *end = session->gone;
+        session_free(engine, session);
+        end->event.done(&end->event);
+    }
+}
+
+void worker_work_answered(struct engine *engine, struct engine_work *work, enum engine_ack ack,
+                          int64_t lease_ms)
+{
+    struct engine_worker_event *event = CONTAINER(work->event, struct engine_worker_event, event);
+    struct link_session *session = event->link->session;
+    if (work->kind == WORK_REPORT) {
+        const struct worker_report *report = CONTAINER(work, struct worker_report, work);
+        if (ack == ENGINE_ACK_ACCEPTED)
+            COUNT(engine, reports_accepted, 1);
+        else if (ack == ENGINE_ACK_DUPLICATE)
+            COUNT(engine, reports_duplicate, 1);
+        else
+            COUNT(engine, reports_stale, 1);
+        ack_add(engine, session, &report->uid, report->report.fence, ack);
+    } else if (work->kind == WORK_EXTEND) {
+        const struct worker_lease_ref *ref = CONTAINER(work, struct worker_lease_ref, work);
+        extended_add(engine, session, &ref->uid, ref->fence, lease_ms);
+    }
+    event_release(engine, event);
+}
+
+static void queue_all(struct engine *engine, struct engine_worker_event *event)
+{
+    if (event->kind == WORKER_REPORT)
+        for (size_t i = 0; i < event->report_count; i++)
+            work_queue(engine, event, &event->reports[i].work, WORK_REPORT, &event->reports[i].uid);
+    else
+        for (size_t i = 0; i < event->lease_count; i++)
+            work_queue(engine, event, &event->leases[i].work,
+                       event->kind == WORKER_EXTEND ? WORK_EXTEND : WORK_RELEASE,
+                       &event->leases[i].uid);
+}
+
+/* The stream's record, made on its first event; NULL: memory. */
+static struct link_session *session_of(struct engine *engine, struct worker_link *link)
+{
+    if (link->session)
+        return link->session;
+    struct link_session *session = mem_calloc(1, sizeof *session);
+    if (!session)
+        return NULL;
+    session->link = link;
+    link->session = session;
+    DL_APPEND(engine->links, session);
+    return session;
+}
+
+void workers_event(struct engine *engine, struct engine_worker_event *event)
+{
+    struct link_session *session = session_of(engine, event->link);
+    struct err err;
+    if (!session) {
+        err_set(&err, ERR_NOMEM, "out of memory");
+        event->link->ops->close(event->link, &err);
+        event->event.done(&event->event);
+        return;
+    }
+    event->open = 1;
+    session->open_events++;
+    if (event->kind == WORKER_GONE) {
+        session->open_events--;
+        gone(engine, session, event);
+        if (session->open_events == 0) {
+            session_free(engine, session);
+            event->event.done(&event->event);
+        }
+        return;
+    }
+    if (event->kind == WORKER_HELLO)
+        hello(engine, session, event);
+    else if (session->session) { /* else the engine closed it; its end is on the way */
+        if (event->kind == WORKER_CREDIT)
+            credit(engine, session, event);
+        else if (event->kind == WORKER_DRAIN)
+            dispatch_session_drain(session->session);
+        else if (event->kind == WORKER_ROOM)
+            dispatch_session_block(session->session, false);
+    }
+    if (event->kind == WORKER_REPORT || event->kind == WORKER_EXTEND ||
+        event->kind == WORKER_RELEASE)
+        queue_all(engine, event); /* a report counts, whatever became of its stream */
+    event_release(engine, event);
+}
+
+void workers_lost(struct engine *engine)
+{
+    for (struct dispatch_worker *worker;
+         (worker = dispatch_lost_take(engine->dispatch, engine->now_mono));)
+        for (struct dispatch_lease *at = worker->leases; at; at = at->next) {
+            const struct lease *lease = CONTAINER(at, struct lease, dispatch);
+            if (lease->idempotent)
+                lease_end_queue(engine, lease->slot, lease->seq, OUTCOME_STREAM_LOST);
+        }
+}
+
+void workers_links_free(struct engine *engine)
+{
+    struct link_session *session, *next;
+    DL_FOREACH_SAFE(engine->links, session, next)
+    {
+        struct engine_worker_event *end = session->gone;
+        session_end(engine, session);
+        session_free(engine, session);
+        if (end)
+            end->event.done(&end->event);
+    }
+}
