@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CONNECT_MS = 1000 };
-
 struct risk_client {
     grpc_channel *channel;
 };
@@ -73,10 +71,9 @@ static void drop_queue(grpc_completion_queue *cq)
     grpc_completion_queue_destroy(cq);
 }
 
-/* The look that makes NOT_SENT certain: without a connection no call is begun. */
-static bool is_connected(struct risk_client *client)
+bool risk_client_connect(struct risk_client *client, int64_t timeout_ms)
 {
-    int64_t until_ms = clock_mono_ms(&clock_system) + CONNECT_MS;
+    int64_t until_ms = clock_mono_ms(&clock_system) + timeout_ms;
     grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
     grpc_connectivity_state state = grpc_channel_check_connectivity_state(client->channel, 1);
     while (state != GRPC_CHANNEL_READY) {
@@ -244,7 +241,8 @@ static bool exchange(struct risk_client *client, const char *path, const Protobu
         *ret_failed = outcome_of(RISK_NOT_SENT, "OUT_OF_MEMORY", "request not built");
         return false;
     }
-    if (!is_connected(client)) {
+    /* What makes NOT_SENT certain: without a connection no call is begun. */
+    if (!risk_client_connect(client, 0)) {
         *ret_failed = outcome_of(RISK_NOT_SENT, "RISK_AWAY", "no connection to the risk service");
         return false;
     }

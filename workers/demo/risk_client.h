@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct risk_client;
@@ -36,12 +37,16 @@ struct risk_outcome {
     char message[256];
 };
 
-/* Connects lazily. */
+/* Does not connect yet. */
 MUST_USE int risk_client_create(const char *address, struct risk_client **ret, struct err *err);
+/* Waits until there is a connection. A caller does this before its last look at whether the call is
+ * still its to make, so that nothing slow stands between the look and the call. */
+MUST_USE bool risk_client_connect(struct risk_client *client, int64_t timeout_ms);
+/* RISK_NOT_SENT at once when there is no connection. */
 struct risk_outcome risk_client_notify(struct risk_client *client,
                                        const struct risk_notification *notification,
                                        int64_t timeout_ms);
-/* RISK_ACCEPTED: it is withdrawn, or never was. */
+/* RISK_ACCEPTED: nothing of this settlement is notified any more. */
 struct risk_outcome risk_client_withdraw(struct risk_client *client, const char *idempotency_key,
                                          const char *settlement_id, int64_t timeout_ms);
 struct risk_client *risk_client_free(struct risk_client *client); /* NULL is fine */

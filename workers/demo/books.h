@@ -1,0 +1,62 @@
+/* The books of a demo run: what sagad says about each settlement, what the bank's tables hold and
+ * what the risk service's own log says, side by side; and the audit that compares them with what
+ * was meant to happen. The audit is pure: it counts what is there and forgives nothing. One thread.
+ */
+#ifndef DEMO_BOOKS_H
+#define DEMO_BOOKS_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <saga/v1/saga.pb-c.h>
+
+struct saga_seen { /* of one settlement */
+    int sagas;     /* 0: there is none */
+    Saga__V1__SagaState state, phase;
+    Saga__V1__ParkReason park_reason;
+    bool parked_at_risk; /* at the step notify_risk */
+};
+
+struct record { /* of one settlement */
+    struct saga_seen saga;
+    int64_t debits, refunds, entries, reversals; /* rows in the bank */
+    int64_t debited_cents, refunded_cents, ledger_cents;
+    int64_t notified, withdrawn; /* lines in the risk service's log */
+};
+
+struct books {
+    int count;              /* of settlements; at least 1 */
+    struct record *records; /* owned; [1] to [count] */
+    int64_t accounts, opening_cents, balance_cents, ledger_cents;
+    int64_t accounts_wrong; /* balance is not opening - debits + refunds */
+    int64_t strangers;      /* sagas, rows and lines of settlements that nobody started */
+};
+
+enum { AUDIT_FAULTS_SHOWN = 20 };
+
+struct audit {
+    int settled, compensated, parked,
+        waiting;      /* waiting: the one that is left at risk on purpose */
+    int replies_lost; /* parked, because the plan says so */
+    int doubled, lost;
+    int faults; /* everything that is not as it should be, the doubled and lost included */
+    bool money_adds_up;
+    struct buf text; /* the first faults, a line each; owned */
+};
+
+/* Zeroed records for `count` settlements. */
+MUST_USE int books_create(int count, struct books *ret, struct err *err);
+void books_done(struct books *books);
+/* The record of "stl-000042"; NULL for ids that are none of ours. */
+struct record *books_find(struct books *books, const char *settlement_id);
+
+MUST_USE int books_read_bank(struct books *books, const char *conninfo, struct err *err);
+MUST_USE int books_read_risk_log(struct books *books, const char *path, struct err *err);
+
+void books_audit(const struct books *books, struct audit *ret);
+static inline void audit_done(struct audit *audit)
+{
+    buf_done(&audit->text);
+}
+
+#endif
