@@ -1,0 +1,307 @@
+#include "app/serve.h"
+
+#include "app/address.h"
+#include "app/signals.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "rpc/server.h"
+#include "store/pg.h"
+#include "wire/definition_codec.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    NODE_SIZE = LIMIT_WORKER_BYTES + 1,
+    ENGINE_STACK_BYTES = 4 * 1024 * 1024,
+    RETRY_FIRST_MS = 200,
+    RETRY_CAP_MS = 2000,
+    READY_LOOK_MS = 10,
+    READY_TELL_MS = 5000, /* how often to say what we wait for */
+    CONNECT_TIMEOUT_S = 5,
+};
+
+struct serve {
+    char node[NODE_SIZE];
+    int64_t grace_ms;
+    struct store *store;
+    struct engine *engine;
+    pthread_t thread;
+    bool thread_runs;
+    struct engine_event stop; /* ENGINE_STOP; lives until the engine has run out */
+    struct rpc_server *rpc;
+    const char **addresses; /* one block */
+    size_t address_count;
+    char (*bound)[ADDRESS_SIZE]; /* with their real ports */
+};
+
+void serve_node_name(const struct config *config, char *ret, size_t size)
+{
+    const char *node = config_text(config, CONFIG_NODE);
+    (void)snprintf(ret, size, "%s", node);
+    if (!*node && gethostname(ret, size) != 0)
+        (void)snprintf(ret, size, "sagad"); /* a host name longer than the limit */
+    ret[size - 1] = '\0';
+}
+
+/* --- before anything runs ----------------------------------------------------------------------
+ */
+
+static int check_addresses(const struct config *config, const char *const *addresses, size_t count,
+                           struct err *err)
+{
+    if (!count)
+        return err_set(err, ERR_INVALID, "listen: no address");
+    for (size_t i = 0; i < count; i++) {
+        if (address_is_local(addresses[i]))
+            continue;
+        if (!config_bool(config, CONFIG_INSECURE_LISTEN))
+            return err_set(err, ERR_INVALID,
+                           "listen: others can reach %s, and connections are neither encrypted nor"
+                           " authenticated yet; say --insecure-listen if the network protects it",
+                           addresses[i]);
+        log_line(LOG_WARN, "connections are neither encrypted nor authenticated", "listen",
+                 addresses[i], NULL);
+    }
+    return 0;
+}
+
+static void raise_open_files(int64_t wanted)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= (rlim_t)wanted)
+        return;
+    struct rlimit more = { .rlim_cur = (rlim_t)wanted, .rlim_max = limit.rlim_max };
+    if (more.rlim_max < more.rlim_cur)
+        more.rlim_max = more.rlim_cur; /* root may; others are refused */
+    if (setrlimit(RLIMIT_NOFILE, &more) == 0)
+        return;
+    more = (struct rlimit){ .rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max };
+    int rc = setrlimit(RLIMIT_NOFILE, &more);
+    log_line(LOG_WARN, "fewer open files than wanted: connections beyond them are not served",
+             "wanted", log_fmt("%" PRId64, wanted), "allowed",
+             log_fmt("%llu", (unsigned long long)(rc == 0 ? limit.rlim_max : limit.rlim_cur)),
+             NULL);
+}
+
+/* --- the database --------------------------------------------------------------------------------
+ */
+
+static int prepare_once(const struct serve_options *options, struct err *err)
+{
+    if (store_check_server(options->conninfo, config_bool(options->config, CONFIG_UNSAFE), err) !=
+        0)
+        return err_wrap(err, "PostgreSQL");
+    if (store_migrate(options->conninfo, err) != 0)
+        return err_wrap(err, "migrate");
+    return 0;
+}
+
+/* *ret_ended: a signal came first. */
+static int prepare_database(const struct serve_options *options, bool *ret_ended, struct err *err)
+{
+    /* An address that swallows packets must not hold up a signal for minutes. */
+    (void)setenv("PGCONNECT_TIMEOUT", log_fmt("%d", CONNECT_TIMEOUT_S), 0);
+    int64_t until =
+        clock_mono_ms(&clock_system) + config_number(options->config, CONFIG_START_TIMEOUT);
+    int64_t delay = RETRY_FIRST_MS, told = 0;
+    while (prepare_once(options, err) != 0) {
+        int64_t now = clock_mono_ms(&clock_system);
+        if (err->code != ERR_UNAVAILABLE)
+            return err->code;
+        if (now >= until)
+            return err_wrap(err, "gave up after --start-timeout");
+        if (!told || now - told >= READY_TELL_MS) {
+            log_line(LOG_WARN, "waiting for PostgreSQL", "err", err->msg, NULL);
+            told = now;
+        }
+        int signal_number = signals_wait(delay);
+        if (signals_is_end(signal_number)) {
+            *ret_ended = true;
+            return 0;
+        }
+        delay = delay * 2 < RETRY_CAP_MS ? delay * 2 : RETRY_CAP_MS;
+    }
+    return 0;
+}
+
+/* --- the parts
+ * -------------------------------------------------------------------------------------- */
+
+static void *engine_main(void *ctx)
+{
+    engine_run(ctx);
+    return NULL;
+}
+
+static int start_thread(struct serve *serve, struct err *err)
+{
+    pthread_attr_t attr;
+    if (pthread_attr_init(&attr) != 0)
+        return err_set(err, ERR_NOMEM, "engine thread: out of memory");
+    (void)pthread_attr_setstacksize(&attr, ENGINE_STACK_BYTES); /* a size that is always allowed */
+    int failed = pthread_create(&serve->thread, &attr, engine_main, serve->engine);
+    (void)pthread_attr_destroy(&attr);
+    if (failed)
+        return err_set(err, ERR_UNAVAILABLE, "engine thread: %s", strerror(failed));
+    serve->thread_runs = true;
+    return 0;
+}
+
+static int start_engine(struct serve *serve, const struct serve_options *options, struct err *err)
+{
+    const struct config *config = options->config;
+    struct rng rng;
+    rng_seed_os(&rng);
+    const struct store_pg_options store_options = {
+        .conninfo = options->conninfo,
+        .clock = &clock_system,
+        .node = serve->node,
+        .unsafe = config_bool(config, CONFIG_UNSAFE),
+        .rng_seed = rng_next(&rng),
+    };
+    if (store_pg_new(&store_options, &serve->store, err) != 0)
+        return err->code;
+    const struct engine_options engine_options = {
+        .store = serve->store,
+        .clock = &clock_system,
+        .rng_seed = rng_next(&rng),
+        .node = serve->node,
+        .mailbox_limit = ENGINE_MAILBOX_LIMIT,
+        .batch_limit = (size_t)config_number(config, CONFIG_BATCH_MAX),
+        .grace_ms = config_number(config, CONFIG_RESEND_GRACE),
+        .stream_lost_ms = config_number(config, CONFIG_STREAM_LOST),
+        .definition_decode = definition_decode,
+    };
+    if (engine_new(&engine_options, &serve->engine, err) != 0)
+        return err->code;
+    return start_thread(serve, err);
+}
+
+static int start_rpc(struct serve *serve, const struct serve_options *options, struct err *err)
+{
+    const struct rpc_options rpc_options = {
+        .addresses = serve->addresses,
+        .address_count = serve->address_count,
+        .engine = serve->engine,
+        .conninfo = options->conninfo,
+        .node = serve->node,
+        .threads = (int)config_number(options->config, CONFIG_RPC_THREADS),
+        .streams_max = (size_t)config_number(options->config, CONFIG_STREAMS_MAX),
+    };
+    if (rpc_server_start(&rpc_options, &serve->rpc, err) != 0)
+        return err->code;
+    for (size_t i = 0; i < serve->address_count; i++)
+        address_with_port(serve->addresses[i], rpc_server_port(serve->rpc, i), serve->bound[i]);
+    return 0;
+}
+
+/* False: a signal came first. */
+static bool wait_until_ready(const struct serve *serve)
+{
+    int64_t told = clock_mono_ms(&clock_system);
+    while (!engine_is_ready(serve->engine)) {
+        if (signals_is_end(signals_wait(READY_LOOK_MS)))
+            return false;
+        int64_t now = clock_mono_ms(&clock_system);
+        if (now - told < READY_TELL_MS)
+            continue;
+        log_line(LOG_INFO, "waiting until the open sagas are loaded", NULL);
+        told = now;
+    }
+    return true;
+}
+
+static int start_parts(struct serve *serve, const struct serve_options *options, bool *ret_ended,
+                       struct err *err)
+{
+    if (prepare_database(options, ret_ended, err) != 0 || *ret_ended)
+        return *ret_ended ? 0 : (int)err->code;
+    if (start_engine(serve, options, err) != 0 || start_rpc(serve, options, err) != 0)
+        return err->code;
+    *ret_ended = !wait_until_ready(serve);
+    return 0;
+}
+
+static void announce(const struct serve *serve)
+{
+    for (size_t i = 0; i < serve->address_count; i++)
+        (void)printf("sagad: serving on %s\n", serve->bound[i]);
+    (void)fflush(stdout); /* a closed stdout is nobody's loss */
+    log_line(LOG_INFO, "started", "version", SAGAD_VERSION, "node", serve->node, NULL);
+}
+
+int serve_start(const struct serve_options *options, struct serve **ret, struct err *err)
+{
+    struct serve *serve = mem_calloc(1, sizeof *serve);
+    if (!serve)
+        return err_set(err, ERR_NOMEM, "serve: out of memory");
+    bool ended = false;
+    serve->grace_ms = config_number(options->config, CONFIG_GRACE);
+    serve_node_name(options->config, serve->node, sizeof serve->node);
+    int rc =
+        config_list(options->config, CONFIG_LISTEN, &serve->addresses, &serve->address_count, err);
+    if (rc == 0)
+        rc = check_addresses(options->config, serve->addresses, serve->address_count, err);
+    if (rc == 0 && !(serve->bound = mem_calloc(serve->address_count, sizeof *serve->bound)))
+        rc = err_set(err, ERR_NOMEM, "serve: out of memory");
+    if (rc == 0) {
+        raise_open_files(config_number(options->config, CONFIG_OPEN_FILES));
+        rc = start_parts(serve, options, &ended, err);
+    }
+    if (rc != 0 || ended) {
+        serve = serve_stop(serve);
+    } else {
+        announce(serve);
+    }
+    if (rc == 0)
+        *ret = serve;
+    return rc;
+}
+
+const char *serve_address(const struct serve *serve, size_t i)
+{
+    return i < serve->address_count ? serve->bound[i] : NULL;
+}
+
+/* --- the end
+ * --------------------------------------------------------------------------------------------- */
+
+static void stop_done(struct engine_event *event)
+{
+    (void)event; /* it lives in struct serve, which outlives the engine's run */
+}
+
+struct serve *serve_stop(struct serve *serve)
+{
+    if (!serve)
+        return NULL;
+    signals_end_at_once();
+    if (serve->rpc) {
+        log_line(LOG_INFO, "stopping", "grace_ms", log_fmt("%" PRId64, serve->grace_ms), NULL);
+        rpc_server_drain(serve->rpc, serve->grace_ms);
+        rpc_server_stop(serve->rpc, serve->grace_ms);
+    }
+    if (serve->thread_runs) {
+        serve->stop = (struct engine_event){ .kind = ENGINE_STOP, .done = stop_done };
+        if (!engine_post_always(serve->engine, &serve->stop))
+            log_line(LOG_WARN, "the engine had stopped by itself", NULL);
+        (void)pthread_join(serve->thread, NULL); /* ours, joined once */
+    }
+    serve->engine = engine_free(serve->engine);
+    serve->store = store_pg_free(serve->store);
+    if (serve->rpc)
+        log_line(LOG_INFO, "stopped", NULL);
+    mem_free(serve->bound);
+    mem_free(serve->addresses);
+    mem_free(serve);
+    return NULL;
+}

@@ -1,0 +1,29 @@
+/* One orchestrator in this process: database, engine thread, gRPC server; started in order, ended
+ * in order. Decides nothing about sagas. thread: the main thread. */
+#ifndef APP_SERVE_H
+#define APP_SERVE_H
+
+#include "app/config.h"
+
+struct serve;
+
+struct serve_options { /* borrowed during serve_start */
+    const struct config *config;
+    const char *conninfo;
+};
+
+/* Checks the server, migrates, starts the engine and serves; prints "sagad: serving on ADDRESS" for
+ * each address once the engine is ready. While PostgreSQL cannot be reached it keeps trying, for
+ * start-timeout at most.
+ * *ret NULL and 0: a signal asked us to end before it was ready, and everything is down again. */
+MUST_USE int serve_start(const struct serve_options *options, struct serve **ret, struct err *err);
+/* Address i with its real port; NULL behind the last. Borrowed. */
+const char *serve_address(const struct serve *serve, size_t i);
+/* Ordered end: no new calls, workers told to drain, calls waited for within the grace, then the
+ * engine, then the database. A second signal meanwhile exits at once. Always returns NULL. */
+struct serve *serve_stop(struct serve *serve);
+
+/* A name for this orchestrator: as configured, or the host's. `size` > 0. */
+void serve_node_name(const struct config *config, char *ret, size_t size);
+
+#endif
