@@ -10,9 +10,11 @@
  *   anything else:    saga_free(saga), load it, apply the event anew
  *
  * Until one of the two, no further event may be applied to that copy: one transition in flight a
- * saga. A function that returns an error or VERDICT_* other than ACCEPTED has changed nothing
- * unless its transition says otherwise. now_ms is always the caller's estimate of the database's
- * clock; what must not happen too early is checked by the database again.
+ * saga. A function that returns ERR_PRECONDITION, ERR_NOT_FOUND or ERR_INVALID, or a VERDICT_*
+ * other than ACCEPTED, has changed nothing unless its transition says otherwise. After ERR_NOMEM or
+ * ERR_INTERNAL the copy may be half changed: saga_free it and load. now_ms is always the caller's
+ * estimate of the database's clock; what must not happen too early is checked by the database
+ * again.
  *
  * thread: a saga belongs to one thread at a time. */
 #ifndef CORE_SAGA_H
@@ -21,9 +23,10 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "core/definition.h"
+#include "core/fsm.h"
 #include "core/journal.h"
 
-enum { TRANSITION_APPENDS_MAX = 6 };
+enum { TRANSITION_APPENDS_MAX = 6, TRANSITION_INPUTS_MAX = 6 };
 
 /* What the commit must write. Entries and strings are borrowed from the saga and stay valid until
  * saga_committed or saga_free. */
@@ -45,7 +48,9 @@ struct transition {
      * saga_row(saga) now says. Refused (lost) if the row is no longer in state_from/phase_from.
      * `phase_change`: it comes with an entry (form 2 of the design: lock the saga row, insert the
      * entry, only then set outcome and state). Otherwise it is the end (the finishing statement
-     * sets saga.state where state = state_from). */
+     * sets saga.state where state = state_from), or, beside `late_row`, a finished saga whose doubt
+     * is set: state and phase stay. A parked saga may be parked anew for a graver reason: then the
+     * park columns change, and state and phase stay, too. */
     bool changes_row;
     bool phase_change;
     enum saga_state state_from, phase_from;
@@ -55,10 +60,13 @@ struct transition {
     struct late_report {
         int64_t fence;
         enum outcome outcome;
-        struct bytes output;          /* borrowed from the event */
+        struct bytes output; /* borrowed from the event */
         const char *error_code, *error_message;
         bool effect; /* it reports an effect: sets doubt */
     } late;
+    /* For logs and counters: the rows of the transition table that this took, in order. */
+    size_t input_count;
+    enum saga_input inputs[TRANSITION_INPUTS_MAX];
 };
 
 enum verdict {
@@ -104,7 +112,8 @@ struct report {
     int64_t retry_after_ms;                 /* RETRY: not before; 0: the back-off alone */
 };
 
-/* A worker's report. ACCEPTED, DUPLICATE or STALE. rng: jitter. */
+/* A worker's report. ACCEPTED, DUPLICATE or STALE; ERR_INVALID for an outcome that is not a
+ * worker's to say. rng: jitter. */
 MUST_USE int saga_on_report(struct saga *saga, const struct report *report, int64_t now_ms,
                             struct rng *rng, struct transition *ret, enum verdict *ret_verdict,
                             struct err *err);
@@ -123,12 +132,14 @@ MUST_USE int saga_on_time(struct saga *saga, int64_t now_ms, bool expiry_allowed
 MUST_USE int saga_on_cancel(struct saga *saga, const char *actor, const char *reason,
                             int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
                             struct err *err);
-/* step: NULL for the one that the saga stands at. ACCEPTED or ERR_PRECONDITION with its reason. */
+/* step: NULL for the one that the saga stands at. ACCEPTED; ERR_NOT_FOUND: the definition has no
+ * such step; ERR_PRECONDITION with reason OUTCOME_UNKNOWN, LEASE_LIVE or RETRY_NOT_ALLOWED. */
 MUST_USE int saga_on_retry(struct saga *saga, const char *step, const char *actor,
                            const char *reason, int64_t now_ms, struct transition *ret,
                            enum verdict *ret_verdict, struct err *err);
 
-/* What could be granted now, in the order of urgency. */
+/* What could be granted now, in the order of urgency. Nothing is granted to a saga whose deadline,
+ * start time-out, budget or journal limit is over: saga_on_time then says what follows. */
 struct grantable {
     uint16_t step;
     enum operation operation;
@@ -137,8 +148,10 @@ struct grantable {
 /* Fills ret and returns how many (0 or 1 while steps are a sequence). Also right between an event
  * and its commit: so a finish and the next grant travel in one transaction. */
 size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable *ret, size_t max);
-/* Appends a lease to the transition of the event just applied (or to an empty one). worker is
- * copied. The caller has credit for the handler and keeps it reserved until the commit is known. */
+/* Appends a lease to the transition of the event just applied (or to an empty one, all zero).
+ * worker is copied. The caller has credit for the handler and keeps it reserved until the commit is
+ * known. The fence's epoch never falls within a saga: an older `epoch` than that of its last lease
+ * is raised to it. */
 MUST_USE int saga_grant(struct saga *saga, const struct grantable *what, const char *worker,
                         int64_t epoch, int64_t now_ms, struct transition *transition,
                         struct err *err);
@@ -148,13 +161,15 @@ MUST_USE int saga_grant(struct saga *saga, const struct grantable *what, const c
 bool saga_lease_is_open(const struct saga *saga, int64_t fence);
 void saga_extended(struct saga *saga, int64_t seq, int64_t db_now_ms);
 
-/* The transition is durable; db_now_ms is now() of its transaction. */
+/* The transition is durable; db_now_ms is now() of its transaction: the entries' times, and
+ * updated_at and ended_at where the row changed. The first commit of a new saga (its transition may
+ * be empty) also sets started_at and deadline_at. */
 void saga_committed(struct saga *saga, const struct transition *transition, int64_t db_now_ms);
 
-/* When saga_on_time may next have something to do; INT64_MAX: never. */
+/* When saga_on_time may next have something to do (in the past: now); INT64_MAX: never. */
 int64_t saga_due_at(const struct saga *saga);
-/* When something becomes grantable by time alone (end of a back-off or of settle time); INT64_MAX:
- * nothing does. */
+/* When something becomes grantable by time alone (end of a back-off or of settle time; in the past:
+ * it is so already); INT64_MAX: nothing does. */
 int64_t saga_grantable_at(const struct saga *saga);
 
 /* Invariants of a copy that has no transition in flight; used after each step in debug builds and
@@ -166,7 +181,7 @@ struct task_view {
     const struct journal_entry *lease;
     const struct step_rule *step;
     const struct operation_rule *rule;
-    bool action_done;            /* compensation: DONE with output, else maybe */
+    bool action_done; /* compensation: DONE with output, else maybe */
     struct bytes action_output;
 };
 void saga_task_view(const struct saga *saga, int64_t seq, struct task_view *ret);

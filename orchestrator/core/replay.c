@@ -1,0 +1,194 @@
+#include "core/saga_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool attempts_equal(const struct attempts *a, const struct attempts *b)
+{
+    return a->tries == b->tries && a->budget_tries == b->budget_tries && a->losses == b->losses &&
+           a->unsettled == b->unsettled && a->open_seq == b->open_seq &&
+           a->last_seq == b->last_seq && a->ended_seq == b->ended_seq &&
+           a->budget_seq == b->budget_seq && a->backoff_seq == b->backoff_seq &&
+           a->unknown_seq == b->unknown_seq && a->lost_seq == b->lost_seq &&
+           a->late_seq == b->late_seq && a->done_seq == b->done_seq && a->done == b->done &&
+           a->rejected == b->rejected && a->foreign == b->foreign;
+}
+
+static bool summaries_equal(const struct saga *a, const struct saga *b)
+{
+    for (size_t i = 0; i < a->definition->step_count; i++)
+        if (!attempts_equal(&a->steps[i].of[0], &b->steps[i].of[0]) ||
+            !attempts_equal(&a->steps[i].of[1], &b->steps[i].of[1]))
+            return false;
+    return a->bytes == b->bytes && a->open_count == b->open_count &&
+           a->last_lease_seq == b->last_lease_seq && a->last_fence == b->last_fence &&
+           a->turned_back_seq == b->turned_back_seq && a->park_seq == b->park_seq &&
+           a->retry_seq == b->retry_seq && a->moved_seq == b->moved_seq &&
+           a->deadline_parked == b->deadline_parked;
+}
+
+/* Folds all entries, then the end that follows from them. */
+static int fold(struct saga *saga, struct err *err)
+{
+    for (size_t i = 0; i < saga->count; i++) {
+        int rc = saga_apply_entry(saga, (int64_t)i + 1, err);
+        if (rc)
+            return rc;
+    }
+    if (saga->row.state == SAGA_ABANDONED) { /* an operator's end: it follows from no entry */
+        saga->at.state = saga->at.phase = SAGA_ABANDONED;
+        saga->at.reason = PARK_NONE;
+        saga->at.park_step = -1;
+        return 0;
+    }
+    enum saga_input end;
+    return saga_end_input(saga, &end) ? saga_move(saga, end, err) : 0;
+}
+
+static int wrong(const struct saga *saga, struct err *err, const char *what)
+{
+    return err_set(err, ERR_INTERNAL, "saga %.64s/%.64s after journal position %zu: %s",
+                   saga->row.definition ? saga->row.definition : "?",
+                   saga->row.saga_id ? saga->row.saga_id : "?", saga->count, what);
+}
+
+static int check_row(const struct saga *saga, struct err *err)
+{
+    const struct saga_row *row = &saga->row;
+    const struct position *at = &saga->at;
+    if (row->state != at->state || row->phase != at->phase || row->park_reason != at->reason ||
+        row->park_step != at->park_step)
+        return err_set(
+            err, ERR_INTERNAL,
+            "saga %.64s/%.64s: its row says %s in %s (%s), its journal of %zu entries %s "
+            "in %s (%s)",
+            row->definition ? row->definition : "?", row->saga_id ? row->saga_id : "?",
+            saga_state_name(row->state), saga_state_name(row->phase),
+            row->park_reason ? park_reason_name(row->park_reason) : "not parked", saga->count,
+            saga_state_name(at->state), saga_state_name(at->phase),
+            at->reason ? park_reason_name(at->reason) : "not parked");
+    if (at->doubt && !row->doubt)
+        return wrong(saga, err, "its journal doubts, its row does not");
+    bool terminal = saga_state_is_terminal(row->state);
+    if (terminal != (row->ended_at_ms != 0))
+        return wrong(saga, err, "an end without its time, or a time without an end");
+    for (size_t i = 0; terminal && i < saga->count; i++) {
+        const struct journal_entry *entry = &saga->slots[i]->entry;
+        if (entry->leased_at_ms > row->ended_at_ms || entry->finished_at_ms > row->ended_at_ms)
+            return err_set(err, ERR_INTERNAL,
+                           "saga %.64s/%.64s: position %" PRId64 " was written after the end",
+                           row->definition ? row->definition : "?",
+                           row->saga_id ? row->saga_id : "?", entry->seq);
+    }
+    return 0;
+}
+
+/* Every saga that has not ended has something that takes it on, by itself or by a person. */
+static int check_goes_on(const struct saga *saga, struct err *err)
+{
+    if (saga_state_is_terminal(saga->at.state)) {
+        if (saga->open_count)
+            return wrong(saga, err, "a live lease after the end");
+        if (saga->at.state == SAGA_SUCCEEDED && plan_forward(saga) >= 0)
+            return wrong(saga, err, "SUCCEEDED with a step that is not done");
+        if (saga->at.state == SAGA_COMPENSATED && plan_backward(saga) >= 0)
+            return wrong(saga, err, "COMPENSATED with a step that is not taken back");
+        return 0;
+    }
+    if (saga->at.state == SAGA_PARKED)
+        return saga->at.reason ? 0 : wrong(saga, err, "parked without a reason");
+    if (saga->open_count)
+        return 0;
+    size_t step = 0;
+    enum operation operation = OPERATION_ACTION;
+    if (!plan_current(saga, &step, &operation))
+        return wrong(saga, err, "nothing is left to do, and it has not ended");
+    const struct attempts *attempts = saga_attempts(saga, step, operation);
+    if (attempts->rejected || attempts->foreign ||
+        (attempts->unsettled > 0 && saga_rule(saga, step, operation)->effect != EFFECT_IDEMPOTENT))
+        return wrong(saga, err, "nothing takes it on");
+    return 0;
+}
+
+int saga_check(const struct saga *saga, struct err *err)
+{
+    int rc = check_row(saga, err);
+    if (!rc)
+        rc = check_goes_on(saga, err);
+    if (rc)
+        return rc;
+    /* The fold over the same entries, from nothing, must come to the same. */
+    struct saga again = { .definition = saga->definition,
+                          .row = saga->row,
+                          .slots = saga->slots,
+                          .count = saga->count,
+                          .at = { SAGA_RUNNING, SAGA_RUNNING, PARK_NONE, -1, false } };
+    again.steps = mem_calloc(saga->definition->step_count, sizeof *again.steps);
+    if (!again.steps)
+        return err_set(err, ERR_NOMEM, "saga: memory is out");
+    rc = fold(&again, err);
+    if (!rc && (!summaries_equal(saga, &again) || again.at.state != saga->at.state ||
+                again.at.phase != saga->at.phase || again.at.reason != saga->at.reason ||
+                again.at.park_step != saga->at.park_step))
+        rc = wrong(saga, err, "the copy differs from its journal");
+    mem_free(again.steps);
+    return rc;
+}
+
+static void entries_give_back(struct saga *saga, struct journal_entry *entries)
+{
+    for (size_t i = 0; i < saga->count; i++) {
+        entries[i] = saga->slots[i]->entry;
+        mem_free(saga->slots[i]);
+    }
+    saga->count = 0;
+}
+
+static int replay_into(struct saga *saga, struct journal_entry *entries, size_t count,
+                       struct err *err)
+{
+    saga->slots = mem_calloc(count ? count : 1, sizeof(struct slot *));
+    if (!saga->slots)
+        return err_set(err, ERR_NOMEM, "saga: memory is out");
+    saga->capacity = count ? count : 1;
+    for (size_t i = 0; i < count; i++) {
+        struct slot *slot = mem_calloc(1, sizeof *slot);
+        if (!slot)
+            return err_set(err, ERR_NOMEM, "saga: memory is out");
+        slot->entry = entries[i];
+        saga->slots[saga->count++] = slot;
+    }
+    int rc = fold(saga, err);
+    if (rc)
+        return rc;
+    saga->at.doubt =
+        saga->at.doubt || saga->row.doubt; /* a late report after the end sets it, too */
+    return saga_check(saga, err);
+}
+
+int saga_replay(const struct definition *definition, struct saga_row *row,
+                struct journal_entry *entries, size_t count, struct saga **ret_saga,
+                struct err *err)
+{
+    if (count > 2 * LIMIT_JOURNAL_ENTRIES || definition->step_count == 0)
+        return err_set(err, ERR_INTERNAL, "saga: a journal of %zu entries for %zu steps", count,
+                       definition->step_count);
+    struct saga_row empty = { 0 };
+    struct saga *saga = NULL;
+    int rc = saga_new(definition, &empty, &saga, err);
+    if (rc)
+        return rc;
+    saga->row = *row;
+    rc = replay_into(saga, entries, count, err);
+    if (rc) { /* nothing was consumed */
+        entries_give_back(saga, entries);
+        saga->row = (struct saga_row){ 0 };
+        (void)saga_free(saga); /* always NULL */
+        return rc;
+    }
+    *row = (struct saga_row){ 0 };
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct journal_entry){ 0 };
+    *ret_saga = saga;
+    return 0;
+}

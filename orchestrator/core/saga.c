@@ -1,0 +1,178 @@
+#include "core/saga.h"
+
+#include "core/saga_internal.h"
+
+#include <inttypes.h>
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Everything but the row; NULL when memory is out. */
+static struct saga *saga_alloc(const struct definition *definition)
+{
+    struct saga *saga = mem_calloc(1, sizeof *saga);
+    if (!saga)
+        return NULL;
+    saga->definition = definition;
+    saga->steps = mem_calloc(definition->step_count, sizeof *saga->steps);
+    if (!saga->steps)
+        return saga_free(saga);
+    saga->at = (struct position){ .state = SAGA_RUNNING, .phase = SAGA_RUNNING, .park_step = -1 };
+    return saga;
+}
+
+int saga_new(const struct definition *definition, struct saga_row *row, struct saga **ret_saga,
+             struct err *err)
+{
+    if (definition->step_count == 0)
+        return err_set(err, ERR_INTERNAL, "a definition without steps");
+    struct saga *saga = saga_alloc(definition);
+    if (!saga)
+        return err_set(err, ERR_NOMEM, "saga: memory is out");
+    saga->row = *row;
+    *row = (struct saga_row){ 0 };
+    saga->row.state = saga->row.phase = SAGA_RUNNING;
+    saga->row.park_reason = PARK_NONE;
+    saga->row.park_step = -1;
+    saga->row.doubt = false;
+    saga->row.started_at_ms = saga->row.updated_at_ms = 0;
+    saga->row.deadline_at_ms = saga->row.ended_at_ms = 0;
+    *ret_saga = saga;
+    return 0;
+}
+
+struct saga *saga_free(struct saga *saga)
+{
+    if (!saga)
+        return NULL;
+    for (size_t i = 0; i < saga->count; i++) {
+        journal_entry_done(&saga->slots[i]->entry);
+        mem_free(saga->slots[i]);
+    }
+    mem_free(saga->slots);
+    mem_free(saga->steps);
+    saga_row_done(&saga->row);
+    mem_free(saga);
+    return NULL;
+}
+
+const struct saga_row *saga_row(const struct saga *saga)
+{
+    return &saga->row;
+}
+
+const struct definition *saga_definition(const struct saga *saga)
+{
+    return saga->definition;
+}
+
+int64_t saga_last_seq(const struct saga *saga)
+{
+    return (int64_t)saga->count;
+}
+
+const struct journal_entry *saga_entry(const struct saga *saga, int64_t seq)
+{
+    const struct slot *slot = saga_slot(saga, seq);
+    return slot ? &slot->entry : NULL;
+}
+
+int saga_grant(struct saga *saga, const struct grantable *what, const char *worker, int64_t epoch,
+               int64_t now_ms, struct transition *transition, struct err *err)
+{
+    struct grantable next;
+    if (saga_grantable(saga, now_ms, &next, 1) != 1 || next.step != what->step ||
+        next.operation != what->operation)
+        return err_set(err, ERR_INTERNAL, "grant: step %u is not grantable", what->step);
+    const struct operation_rule *rule = saga_rule(saga, what->step, what->operation);
+    int64_t last_epoch = saga->last_fence >> FENCE_EPOCH_SHIFT;
+    struct journal_entry lease = {
+        .kind = ENTRY_LEASE,
+        .step = (int16_t)what->step,
+        .operation = what->operation,
+        .fence = fence_make(epoch > last_epoch ? epoch : last_epoch, (int64_t)saga->count + 1),
+        .try_ = saga_attempts(saga, what->step, what->operation)->tries + 1,
+        .worker = (char *)worker, /* borrowed: change_append copies */
+        .leased_at_ms = now_ms,
+        .attempt_until_ms = now_ms + rule->attempt_timeout_ms,
+    };
+    lease.lease_until_ms = smaller(now_ms + rule->lease_ms, lease.attempt_until_ms);
+    struct change change = { .saga = saga, .transition = transition, .now_ms = now_ms, .err = err };
+    int rc = change_append(&change, &lease);
+    if (rc)
+        return rc;
+    transition->lease_ms = rule->lease_ms;
+    transition->attempt_timeout_ms = rule->attempt_timeout_ms;
+    return 0;
+}
+
+bool saga_lease_is_open(const struct saga *saga, int64_t fence)
+{
+    const struct slot *slot = saga_slot(saga, fence_seq(fence));
+    return slot && slot->entry.kind == ENTRY_LEASE && slot->entry.fence == fence &&
+           slot->entry.outcome == OUTCOME_NONE;
+}
+
+void saga_extended(struct saga *saga, int64_t seq, int64_t db_now_ms)
+{
+    struct slot *slot = saga_slot(saga, seq);
+    if (!slot || slot->entry.kind != ENTRY_LEASE || slot->entry.outcome != OUTCOME_NONE)
+        return;
+    struct journal_entry *lease = &slot->entry;
+    const struct operation_rule *rule = saga_rule(saga, (size_t)lease->step, lease->operation);
+    lease->lease_until_ms = smaller(db_now_ms + rule->lease_ms, lease->attempt_until_ms);
+}
+
+void saga_committed(struct saga *saga, const struct transition *transition, int64_t db_now_ms)
+{
+    if (transition->finishes) {
+        struct journal_entry *entry = &saga_slot(saga, transition->finish_seq)->entry;
+        entry->finished_at_ms = db_now_ms;
+        entry->retry_at_ms = transition->retry_in_ms >= 0 ? db_now_ms + transition->retry_in_ms : 0;
+    }
+    for (size_t i = 0; i < transition->append_count; i++) {
+        struct journal_entry *entry = &saga_slot(saga, transition->append_seq + (int64_t)i)->entry;
+        if (entry->kind != ENTRY_LEASE) {
+            entry->finished_at_ms = db_now_ms;
+            continue;
+        }
+        entry->leased_at_ms = db_now_ms;
+        entry->attempt_until_ms = db_now_ms + transition->attempt_timeout_ms;
+        entry->lease_until_ms = smaller(db_now_ms + transition->lease_ms, entry->attempt_until_ms);
+    }
+    struct saga_row *row = &saga->row;
+    bool first = row->started_at_ms == 0;
+    if (first) {
+        row->started_at_ms = db_now_ms;
+        int64_t deadline_ms = saga->definition->deadline_ms;
+        row->deadline_at_ms = deadline_ms ? db_now_ms + deadline_ms : 0;
+    }
+    if (first || transition->changes_row)
+        row->updated_at_ms = db_now_ms;
+    if (transition->ends)
+        row->ended_at_ms = db_now_ms;
+}
+
+void saga_task_view(const struct saga *saga, int64_t seq, struct task_view *ret)
+{
+    const struct journal_entry *lease = saga_entry(saga, seq);
+    size_t step = (size_t)lease->step;
+    *ret = (struct task_view){
+        .lease = lease,
+        .step = &saga->definition->steps[step],
+        .rule = saga_rule(saga, step, lease->operation),
+    };
+    if (lease->operation == OPERATION_COMPENSATION)
+        ret->action_done = saga_step_output(saga, step, &ret->action_output);
+}
+
+bool saga_step_output(const struct saga *saga, size_t step, struct bytes *ret)
+{
+    const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
+    if (!action->done)
+        return false;
+    *ret = saga_entry(saga, action->done_seq)->output;
+    return true;
+}

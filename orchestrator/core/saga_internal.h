@@ -1,0 +1,175 @@
+/* What the files of the core share about a copy of a saga. Only core/ includes it.
+ *
+ * The summaries hold positions and counts, never times: a time is read from the entry at the
+ * position. So a copy whose last entries still have estimated times becomes right when
+ * saga_committed sets those of the database, and equals what a replay of the stored journal makes.
+ *
+ *   apply.c          one entry -> the summaries and the position; the only writer of both
+ *   plan.c           queries: what is next, not before when, what stops it
+ *   change.c         builds a transition: facts, applied as if committed
+ *   saga_report.c    saga_late.c    saga_time.c    saga_operator.c    decide */
+#ifndef CORE_SAGA_INTERNAL_H
+#define CORE_SAGA_INTERNAL_H
+
+#include "core/limits.h"
+#include "core/saga.h"
+
+/* All attempts of one operation of one step. Positions: 0 where there is none. */
+struct attempts {
+    int32_t tries;        /* leases that were not RELEASED */
+    int32_t budget_tries; /* those since the last RETRY entry */
+    int32_t losses;       /* EXPIRED or STREAM_LOST in a row since the last RETRY entry */
+    int32_t unsettled;    /* attempts that may have taken effect and were not settled since */
+    int64_t open_seq;     /* the live lease */
+    int64_t last_seq;     /* last lease, a RELEASED one, too */
+    int64_t ended_seq;    /* last lease that ended and was not RELEASED */
+    int64_t budget_seq;   /* first lease of the budget */
+    int64_t backoff_seq;  /* the lease whose retry_at must pass first */
+    int64_t unknown_seq;  /* last lease that ended UNKNOWN, EXPIRED or STREAM_LOST */
+    int64_t lost_seq;     /* last lease that ended STREAM_LOST: its worker may still run */
+    int64_t late_seq;     /* last LATE_REPORT that told of an unsettled effect */
+    int64_t done_seq;     /* the entry that holds the output: LEASE or LATE_REPORT */
+    bool done, rejected;
+    bool foreign; /* the effect exists, but not by us: neither done nor maybe */
+};
+
+struct step_summary {
+    struct attempts of[2]; /* OPERATION_ACTION, OPERATION_COMPENSATION */
+};
+
+/* Where the saga stands; the same columns as in its row. */
+struct position {
+    enum saga_state state, phase;
+    enum park_reason reason;
+    int16_t park_step;
+    bool doubt;
+};
+
+struct slot {
+    struct journal_entry entry;
+    int64_t late_seq;  /* the LATE_REPORT about this lease; 0: none */
+    bool late_settled; /* which was accepted as its resolution */
+};
+
+struct saga {
+    const struct definition *definition;
+    struct saga_row row;
+    struct slot **slots; /* by seq - 1; each of its own, so that entries never move */
+    size_t count, capacity;
+    struct position at;
+    int64_t bytes;           /* of the journal, roughly as stored */
+    int64_t open_count;      /* live leases */
+    int64_t last_lease_seq;  /* while steps are a sequence: the last one to end */
+    int64_t last_fence;      /* of a lease */
+    int64_t turned_back_seq; /* the COMPENSATE entry */
+    int64_t park_seq;        /* last PARK entry */
+    int64_t retry_seq;       /* last RETRY entry */
+    int64_t moved_seq;       /* last decision that let something go on */
+    bool deadline_parked;    /* which it does only once */
+    struct step_summary *steps;
+};
+
+static inline struct attempts *saga_attempts(const struct saga *saga, size_t step,
+                                             enum operation operation)
+{
+    return &saga->steps[step].of[operation == OPERATION_COMPENSATION];
+}
+static inline struct slot *saga_slot(const struct saga *saga, int64_t seq)
+{
+    return seq >= 1 && (size_t)seq <= saga->count ? saga->slots[seq - 1] : NULL;
+}
+static inline const struct operation_rule *saga_rule(const struct saga *saga, size_t step,
+                                                     enum operation operation)
+{
+    return definition_rule(saga->definition, step, operation);
+}
+
+/* apply.c */
+
+/* Folds the entry at seq into the copy: an entry that is new, or a lease that has got its outcome.
+ * ERR_INTERNAL: the rules cannot have written it. */
+MUST_USE int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err);
+/* Takes the row of the transition table; ERR_INTERNAL if there is none. */
+MUST_USE int saga_move(struct saga *saga, enum saga_input input, struct err *err);
+/* The input that a decision entry stands for; false: it moves nothing (LEASE, LATE_REPORT). */
+bool entry_input(const struct journal_entry *entry, enum saga_input *ret);
+/* Is everything done, or taken back? Then the input that ends it. */
+bool saga_end_input(const struct saga *saga, enum saga_input *ret);
+/* Would a report about this ended lease be accepted as its resolution? */
+bool saga_late_resolves(const struct saga *saga, const struct journal_entry *lease);
+
+/* plan.c */
+
+/* The first step that is not done; -1: all are. */
+int plan_forward(const struct saga *saga);
+/* The last step that is to be taken back; -1: none. */
+int plan_backward(const struct saga *saga);
+bool plan_needs_compensation(const struct saga *saga, size_t step);
+/* What the phase comes to next, whatever may hold it up; false: nothing. */
+bool plan_current(const struct saga *saga, size_t *ret_step, enum operation *ret_operation);
+/* A live lease, -1 if there is none. */
+int64_t plan_open_lease(const struct saga *saga);
+int64_t plan_backoff_until_ms(const struct saga *saga, size_t step, enum operation operation);
+/* A compensation waits for this: requests that may still be on their way. */
+int64_t plan_settle_until_ms(const struct saga *saga, size_t step);
+/* Not grantable before; 0: no such wait. */
+int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation operation);
+int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation operation);
+bool plan_deadline_is_due(const struct saga *saga, int64_t now_ms);
+bool plan_limit_reached(const struct saga *saga);
+enum stop { STOP_NONE, STOP_LIMIT, STOP_SPENT, STOP_START_TIMEOUT };
+/* What ends the wait of an operation that is not leased, and when; STOP_NONE: INT64_MAX. */
+enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
+                    int64_t *ret_at_ms);
+
+/* change.c */
+
+struct change {
+    struct saga *saga;
+    struct transition *transition;
+    int64_t now_ms;
+    struct rng *rng; /* NULL where nothing is drawn */
+    struct err *err;
+    bool row_changed;
+};
+
+/* How a lease ends. Strings and output are copied. */
+struct ending {
+    enum outcome outcome;
+    struct bytes output;
+    const char *error_code, *error_message;
+    int64_t retry_in_ms; /* -1: not by itself */
+};
+
+/* Empties *ret and starts a change. */
+struct change change_begin(struct saga *saga, int64_t now_ms, struct rng *rng,
+                           struct transition *ret, struct err *err);
+MUST_USE int change_finish(struct change *change, int64_t seq, const struct ending *ending);
+/* Appends a copy of *what (its strings borrowed, its texts cut to the limits): seq and a decision's
+ * time are set here. */
+MUST_USE int change_append(struct change *change, const struct journal_entry *what);
+MUST_USE int change_park(struct change *change, enum park_reason reason, int step,
+                         enum operation operation, const char *code, const char *message);
+MUST_USE int change_compensate(struct change *change, enum cause cause, int step, const char *code,
+                               const char *message);
+/* An operation is done: the row that records it, unless the end follows. */
+MUST_USE int change_done(struct change *change, enum operation operation);
+/* Turns back or parks if it is RUNNING beyond its deadline. */
+MUST_USE int change_deadline(struct change *change);
+/* The end if it has come; then brings the row and the transition in line. Always the last step. */
+MUST_USE int change_close(struct change *change);
+
+/* saga_report.c */
+
+/* An unknown outcome that neither a repeat may settle; a spent budget without one. */
+MUST_USE int decide_unknown(struct change *change, int step, const char *code, const char *message);
+MUST_USE int decide_exhausted(struct change *change, int step, enum cause cause, const char *code,
+                              const char *message);
+/* Ends an open lease and decides what follows from it. */
+MUST_USE int decide_ending(struct change *change, int64_t seq, const struct report *report);
+
+/* saga_late.c: a report about a lease that has its outcome already. */
+MUST_USE int decide_late(struct change *change, int64_t seq, const struct report *report,
+                         enum verdict *ret_verdict);
+
+#endif

@@ -1,0 +1,173 @@
+/* A report about a lease that has its outcome already: it settles, or it is evidence. */
+#include "core/saga_internal.h"
+
+#include <stdio.h>
+
+static bool reports_effect(enum outcome outcome)
+{
+    return outcome_is_success(outcome) || outcome == OUTCOME_UNKNOWN;
+}
+
+/* Is it parked as OUTCOME_UNKNOWN because of this operation? */
+static bool is_parked_for(const struct saga *saga, int step, enum operation operation)
+{
+    enum saga_state phase = operation == OPERATION_ACTION ? SAGA_RUNNING : SAGA_COMPENSATING;
+    return saga->at.state == SAGA_PARKED && saga->at.reason == PARK_OUTCOME_UNKNOWN &&
+           saga->at.park_step == step && saga->at.phase == phase;
+}
+
+static int resume(struct change *change, int step, enum operation operation)
+{
+    struct journal_entry entry = { .kind = ENTRY_RESUME,
+                                   .step = (int16_t)step,
+                                   .operation = operation };
+    return change_append(change, &entry);
+}
+
+/* Evidence of an effect that the record does not reckon with, and that nothing will take back or
+ * make harmless by itself. settles: the report was or confirms the unknown that is reckoned with.
+ */
+static bool speaks_against(const struct saga *saga, const struct journal_entry *lease,
+                           enum outcome outcome, bool settles)
+{
+    if (!reports_effect(outcome) || settles)
+        return false;
+    size_t step = (size_t)lease->step;
+    const struct step_rule *rule = &saga->definition->steps[step];
+    bool idempotent = saga_rule(saga, step, lease->operation)->effect == EFFECT_IDEMPOTENT;
+    if (lease->operation == OPERATION_COMPENSATION)
+        return !idempotent;
+    if (saga_attempts(saga, step, OPERATION_COMPENSATION)->last_seq)
+        return !rule->guarded; /* the guard refuses an action after its compensation */
+    const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
+    if (saga->at.phase == SAGA_COMPENSATING && rule->has_compensation && !action->done &&
+        action->unsettled == 0)
+        return true; /* recorded as without effect: no compensation is planned */
+    return !idempotent;
+}
+
+static int late_settled(struct change *change, const struct journal_entry *lease,
+                        const struct report *report, bool foreign)
+{
+    const struct saga *saga = change->saga;
+    int step = lease->step;
+    enum operation operation = lease->operation;
+    bool parked_for = is_parked_for(saga, step, operation);
+    const struct attempts *attempts = saga_attempts(saga, (size_t)step, operation);
+    if (foreign)
+        return change_park(change, PARK_FOREIGN_EFFECT, step, operation,
+                           report->error_code ? report->error_code : "FOREIGN_EFFECT",
+                           report->error_message);
+    if (outcome_is_success(report->outcome)) {
+        int rc = change_done(change, operation);
+        if (rc)
+            return rc;
+    }
+    if (report->outcome == OUTCOME_REJECTED && operation == OPERATION_COMPENSATION) {
+        if (saga->at.state == SAGA_COMPENSATING || parked_for)
+            return change_park(change, PARK_COMPENSATION_FAILED, step, operation,
+                               report->error_code, report->error_message);
+        return 0;
+    }
+    /* A refusal turns back whatever else is unsettled: that is compensated as maybe. */
+    if (parked_for && (attempts->unsettled == 0 || report->outcome == OUTCOME_REJECTED)) {
+        int rc = resume(change, step, operation);
+        if (rc)
+            return rc;
+    }
+    if (report->outcome == OUTCOME_REJECTED && saga->at.phase == SAGA_RUNNING)
+        return change_compensate(change, CAUSE_REFUSED, step, report->error_code,
+                                 report->error_message);
+    return parked_for ? change_deadline(change) : 0;
+}
+
+static int park_late_effect(struct change *change, const struct journal_entry *lease,
+                            const struct report *report)
+{
+    char message[320];
+    (void)snprintf(message, sizeof message,
+                   "worker %.200s reported %s on a lease that had ended as %s", lease->worker,
+                   outcome_name(report->outcome), outcome_name(lease->outcome));
+    return change_park(change, PARK_LATE_EFFECT, lease->step, lease->operation, "LATE_EFFECT",
+                       message);
+}
+
+/* The lease had been ended by us: EXPIRED, STREAM_LOST or RELEASED. */
+static int late_first(struct change *change, int64_t seq, const struct report *report,
+                      enum verdict *ret_verdict)
+{
+    const struct saga *saga = change->saga;
+    const struct journal_entry *lease = &saga_slot(saga, seq)->entry;
+    const struct attempts *attempts = saga_attempts(saga, (size_t)lease->step, lease->operation);
+    bool resolves = saga_late_resolves(saga, lease);
+    bool settles = resolves && report->outcome != OUTCOME_UNKNOWN;
+    /* Ours if it says so, or if an attempt before this one may have run. */
+    bool foreign =
+        report->outcome == OUTCOME_ALREADY_DONE && !report->ours && attempts->unsettled == 1;
+    bool against = speaks_against(saga, lease, report->outcome, resolves);
+    bool parks = against && saga->at.reason != PARK_LATE_EFFECT;
+    *ret_verdict = settles ? VERDICT_ACCEPTED : VERDICT_STALE;
+    /* Evidence must not eat up what the journal keeps for decisions. */
+    if (!resolves && !parks && saga->count >= LIMIT_JOURNAL_ENTRIES - LIMIT_JOURNAL_RESERVE / 2)
+        return 0;
+    struct journal_entry late = {
+        .kind = ENTRY_LATE_REPORT,
+        .step = lease->step,
+        .operation = lease->operation,
+        .outcome = report->outcome,
+        .about = seq,
+        .error_code = (char *)report->error_code, /* borrowed: change_append copies */
+        .error_message = (char *)report->error_message,
+    };
+    if (outcome_is_success(report->outcome))
+        late.output = report->output;
+    int rc = change_append(change, &late);
+    if (rc)
+        return rc;
+    if (settles)
+        return late_settled(change, lease, report, foreign);
+    return parks ? park_late_effect(change, lease, report) : 0;
+}
+
+/* The end is final: the report is kept beside it. */
+static int late_after_end(struct change *change, const struct report *report)
+{
+    struct saga *saga = change->saga;
+    struct transition *transition = change->transition;
+    transition->late_row = true;
+    transition->late = (struct late_report){
+        .fence = report->fence,
+        .outcome = report->outcome,
+        .output = report->output,
+        .error_code = report->error_code,
+        .error_message = report->error_message,
+        .effect = reports_effect(report->outcome),
+    };
+    if (transition->late.effect && !saga->at.doubt) {
+        saga->at.doubt = saga->row.doubt = true;
+        transition->changes_row = true;
+    }
+    return 0;
+}
+
+int decide_late(struct change *change, int64_t seq, const struct report *report,
+                enum verdict *ret_verdict)
+{
+    const struct slot *slot = saga_slot(change->saga, seq);
+    const struct slot *late = saga_slot(change->saga, slot->late_seq);
+    *ret_verdict = VERDICT_STALE;
+    if (slot->entry.outcome == report->outcome) {
+        *ret_verdict = VERDICT_DUPLICATE;
+        return 0;
+    }
+    if (late && late->entry.outcome == report->outcome) { /* as it was answered the first time */
+        if (slot->late_settled)
+            *ret_verdict = VERDICT_DUPLICATE;
+        return 0;
+    }
+    if (saga_state_is_terminal(change->saga->at.state))
+        return late_after_end(change, report);
+    /* The worker's own word stands; a lease has one late report at most. */
+    bool ended_by_us = slot->entry.outcome > OUTCOME_UNKNOWN;
+    return ended_by_us && !late ? late_first(change, seq, report, ret_verdict) : 0;
+}

@@ -1,0 +1,102 @@
+/* What time alone brings about. */
+#include "core/saga_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static int expire(struct change *change, int64_t seq)
+{
+    char message[320];
+    (void)snprintf(message, sizeof message, "worker %.200s did not report before its lease ended",
+                   saga_slot(change->saga, seq)->entry.worker);
+    struct report report = { .outcome = OUTCOME_EXPIRED,
+                             .error_code = "LEASE_EXPIRED",
+                             .error_message = message };
+    change->transition->only_if_expired = true;
+    return decide_ending(change, seq, &report);
+}
+
+static int give_up(struct change *change, int step, enum operation operation, enum cause cause,
+                   const char *code, const char *message)
+{
+    if (operation == OPERATION_COMPENSATION)
+        return change_park(change, PARK_COMPENSATION_FAILED, step, operation, code, message);
+    if (saga_attempts(change->saga, (size_t)step, operation)->unsettled > 0)
+        return decide_unknown(change, step, code, message);
+    return decide_exhausted(change, step, cause, code, message);
+}
+
+static int stop(struct change *change, int step, enum operation operation, enum stop why)
+{
+    const struct saga *saga = change->saga;
+    const struct operation_rule *rule = saga_rule(saga, (size_t)step, operation);
+    char message[320];
+    if (why == STOP_LIMIT) {
+        (void)snprintf(message, sizeof message,
+                       "the journal holds %zu entries (limit %d, %d kept free) and %" PRId64
+                       " bytes (limit %d)",
+                       saga->count, LIMIT_JOURNAL_ENTRIES, LIMIT_JOURNAL_RESERVE, saga->bytes,
+                       LIMIT_JOURNAL_BYTES);
+        return change_park(change, PARK_LIMIT_REACHED, step, operation, "JOURNAL_LIMIT", message);
+    }
+    if (why == STOP_START_TIMEOUT) {
+        (void)snprintf(message, sizeof message,
+                       "no worker took handler \"%s\" within %" PRId64 " ms", rule->handler,
+                       rule->start_timeout_ms);
+        return give_up(change, step, operation, CAUSE_START_TIMEOUT, "NO_WORKER", message);
+    }
+    const struct slot *last =
+        saga_slot(saga, saga_attempts(saga, (size_t)step, operation)->ended_seq);
+    if (last && last->entry.error_code)
+        return give_up(change, step, operation, CAUSE_EXHAUSTED, last->entry.error_code,
+                       last->entry.error_message);
+    (void)snprintf(message, sizeof message, "the retry budget of handler \"%s\" is spent",
+                   rule->handler);
+    return give_up(change, step, operation, CAUSE_EXHAUSTED, "BUDGET_SPENT", message);
+}
+
+/* False: nothing is due. */
+static bool decide_due(struct change *change, bool expiry_allowed, int *ret_rc)
+{
+    struct saga *saga = change->saga;
+    int64_t open = plan_open_lease(saga);
+    if (open > 0 && expiry_allowed &&
+        saga_slot(saga, open)->entry.lease_until_ms < change->now_ms) {
+        *ret_rc = expire(change, open);
+        return true;
+    }
+    if (plan_deadline_is_due(saga, change->now_ms)) {
+        *ret_rc = change_deadline(change);
+        return true;
+    }
+    size_t step = 0;
+    enum operation operation = OPERATION_ACTION;
+    bool active = saga->at.state == SAGA_RUNNING || saga->at.state == SAGA_COMPENSATING;
+    if (!active || open > 0 || !plan_current(saga, &step, &operation))
+        return false;
+    int64_t stop_at;
+    enum stop why = plan_stop(saga, step, operation, &stop_at);
+    if (why == STOP_NONE || change->now_ms < stop_at)
+        return false;
+    *ret_rc = stop(change, (int)step, operation, why);
+    return true;
+}
+
+int saga_on_time(struct saga *saga, int64_t now_ms, bool expiry_allowed, struct rng *rng,
+                 struct transition *ret, enum verdict *ret_verdict, struct err *err)
+{
+    struct transition transition;
+    struct change change = change_begin(saga, now_ms, rng, &transition, err);
+    enum verdict verdict = VERDICT_NOTHING;
+    int rc = 0;
+    if (decide_due(&change, expiry_allowed, &rc)) {
+        if (!rc)
+            rc = change_close(&change);
+        if (rc)
+            return rc;
+        verdict = VERDICT_ACCEPTED;
+    }
+    *ret = transition;
+    *ret_verdict = verdict;
+    return 0;
+}

@@ -1,0 +1,236 @@
+#include "core/view.h"
+
+#include "core/saga_internal.h"
+
+static const char *const step_states[] = {
+    [STEP_PENDING] = "PENDING",
+    [STEP_READY] = "READY",
+    [STEP_LEASED] = "LEASED",
+    [STEP_BACKOFF] = "BACKOFF",
+    [STEP_DONE] = "DONE",
+    [STEP_REJECTED] = "REJECTED",
+    [STEP_UNKNOWN] = "UNKNOWN",
+    [STEP_NOT_RUN] = "NOT_RUN",
+    [STEP_COMPENSATION_WAITING] = "COMPENSATION_WAITING",
+    [STEP_COMPENSATION_READY] = "COMPENSATION_READY",
+    [STEP_COMPENSATION_LEASED] = "COMPENSATION_LEASED",
+    [STEP_COMPENSATION_BACKOFF] = "COMPENSATION_BACKOFF",
+    [STEP_COMPENSATED] = "COMPENSATED",
+    [STEP_COMPENSATION_REJECTED] = "COMPENSATION_REJECTED",
+    [STEP_COMPENSATION_UNKNOWN] = "COMPENSATION_UNKNOWN",
+    [STEP_EXHAUSTED] = "EXHAUSTED",
+    [STEP_COMPENSATION_EXHAUSTED] = "COMPENSATION_EXHAUSTED",
+};
+_Static_assert(ARRAY_LEN(step_states) == STEP_STATE_COUNT, "a name for each step state");
+
+const char *step_state_name(enum step_state state)
+{
+    return (unsigned)state < STEP_STATE_COUNT ? step_states[state] : NULL;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t finished_at(const struct saga *saga, int64_t seq)
+{
+    const struct slot *slot = saga_slot(saga, seq);
+    return slot ? slot->entry.finished_at_ms : 0;
+}
+
+static void set(struct step_view *view, enum step_state state, int64_t since_ms)
+{
+    view->state = state;
+    view->since_ms = since_ms;
+}
+
+/* The step's end, as its last attempt or a late report about it left it. */
+static int64_t ended_at(const struct saga *saga, const struct attempts *attempts)
+{
+    return larger(finished_at(saga, attempts->ended_seq), finished_at(saga, attempts->done_seq));
+}
+
+static bool is_parked_at(const struct saga *saga, size_t step, enum park_reason reason)
+{
+    return saga->at.state == SAGA_PARKED && saga->at.reason == reason &&
+           saga->at.park_step == (int)step;
+}
+
+/* An action that is neither live nor over, in a saga that goes forward. */
+static void view_waiting_action(const struct saga *saga, size_t step, int64_t now_ms,
+                                struct step_view *ret)
+{
+    const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
+    if (plan_forward(saga) != (int)step) {
+        set(ret, STEP_PENDING, saga->row.started_at_ms);
+        return;
+    }
+    bool parked = saga->at.state == SAGA_PARKED;
+    if (is_parked_at(saga, step, PARK_RETRIES_EXHAUSTED)) {
+        set(ret, STEP_EXHAUSTED, finished_at(saga, saga->park_seq));
+    } else if (parked && action->unsettled > 0) {
+        set(ret, STEP_UNKNOWN, finished_at(saga, action->ended_seq));
+    } else if (plan_backoff_until_ms(saga, step, OPERATION_ACTION) > now_ms) {
+        set(ret, STEP_BACKOFF, finished_at(saga, action->backoff_seq));
+        ret->next_ms = plan_backoff_until_ms(saga, step, OPERATION_ACTION);
+    } else if (parked) {
+        set(ret, STEP_PENDING, finished_at(saga, saga->park_seq));
+    } else {
+        set(ret, STEP_READY, plan_since_ms(saga, step, OPERATION_ACTION));
+    }
+}
+
+static void view_action(const struct saga *saga, size_t step, int64_t now_ms, struct step_view *ret)
+{
+    const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
+    if (action->open_seq)
+        set(ret, STEP_LEASED, saga_slot(saga, action->open_seq)->entry.leased_at_ms);
+    else if (action->done)
+        set(ret, STEP_DONE, ended_at(saga, action));
+    else if (action->foreign)
+        set(ret, STEP_UNKNOWN, finished_at(saga, saga->park_seq));
+    else if (saga->at.phase == SAGA_RUNNING)
+        view_waiting_action(saga, step, now_ms, ret);
+    else if (action->unsettled > 0)
+        set(ret, STEP_UNKNOWN, finished_at(saga, action->ended_seq));
+    else if (action->rejected)
+        set(ret, STEP_REJECTED, ended_at(saga, action));
+    else if (saga->at.state == SAGA_ABANDONED)
+        set(ret, STEP_NOT_RUN, saga->row.ended_at_ms);
+    else
+        set(ret, STEP_NOT_RUN, finished_at(saga, saga->turned_back_seq));
+}
+
+/* The compensation that is next in turn, and not live. */
+static void view_next_compensation(const struct saga *saga, size_t step, int64_t now_ms,
+                                   struct step_view *ret)
+{
+    const struct attempts *undo = saga_attempts(saga, step, OPERATION_COMPENSATION);
+    int64_t turned_back = finished_at(saga, saga->turned_back_seq);
+    bool parked = saga->at.state == SAGA_PARKED;
+    if (is_parked_at(saga, step, PARK_COMPENSATION_FAILED)) {
+        set(ret, STEP_COMPENSATION_EXHAUSTED, finished_at(saga, saga->park_seq));
+    } else if (parked && undo->unsettled > 0) {
+        set(ret, STEP_COMPENSATION_UNKNOWN, finished_at(saga, undo->ended_seq));
+    } else if (saga->open_count || plan_settle_until_ms(saga, step) > now_ms) {
+        set(ret, STEP_COMPENSATION_WAITING, turned_back);
+        ret->next_ms = saga->open_count ? 0 : plan_settle_until_ms(saga, step);
+    } else if (plan_backoff_until_ms(saga, step, OPERATION_COMPENSATION) > now_ms) {
+        set(ret, STEP_COMPENSATION_BACKOFF, finished_at(saga, undo->backoff_seq));
+        ret->next_ms = plan_backoff_until_ms(saga, step, OPERATION_COMPENSATION);
+    } else if (parked) {
+        set(ret, STEP_COMPENSATION_WAITING, turned_back);
+    } else {
+        set(ret, STEP_COMPENSATION_READY, plan_since_ms(saga, step, OPERATION_COMPENSATION));
+    }
+}
+
+static void view_compensation(const struct saga *saga, size_t step, int64_t now_ms,
+                              struct step_view *ret)
+{
+    const struct attempts *undo = saga_attempts(saga, step, OPERATION_COMPENSATION);
+    if (undo->open_seq)
+        set(ret, STEP_COMPENSATION_LEASED, saga_slot(saga, undo->open_seq)->entry.leased_at_ms);
+    else if (undo->done)
+        set(ret, STEP_COMPENSATED, ended_at(saga, undo));
+    else if (undo->foreign)
+        set(ret, STEP_COMPENSATION_UNKNOWN, finished_at(saga, saga->park_seq));
+    else if (undo->rejected)
+        set(ret, STEP_COMPENSATION_REJECTED, ended_at(saga, undo));
+    else if (plan_backward(saga) == (int)step)
+        view_next_compensation(saga, step, now_ms, ret);
+    else
+        set(ret, STEP_COMPENSATION_WAITING, finished_at(saga, saga->turned_back_seq));
+}
+
+void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct step_view *ret)
+{
+    const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
+    const struct attempts *undo = saga_attempts(saga, step, OPERATION_COMPENSATION);
+    bool back = undo->last_seq || (saga->at.phase == SAGA_COMPENSATING && !action->open_seq &&
+                                   plan_needs_compensation(saga, step));
+    const struct attempts *shown = back ? undo : action;
+    *ret = (struct step_view){
+        .operation = back ? OPERATION_COMPENSATION : OPERATION_ACTION,
+        .tries = shown->tries,
+        .last = saga_entry(saga, shown->last_seq),
+        .maybe = action->unsettled > 0,
+    };
+    if (back)
+        view_compensation(saga, step, now_ms, ret);
+    else
+        view_action(saga, step, now_ms, ret);
+}
+
+/* No lease is live, and it is not parked. */
+static void view_wait_turn(const struct saga *saga, int64_t now_ms, struct wait_view *ret)
+{
+    size_t step = 0;
+    enum operation operation = OPERATION_ACTION;
+    if (!plan_current(saga, &step, &operation))
+        return;
+    ret->step = (int)step;
+    ret->operation = operation;
+    ret->handler = saga_rule(saga, step, operation)->handler;
+    const struct attempts *attempts = saga_attempts(saga, step, operation);
+    int64_t settle = operation == OPERATION_COMPENSATION ? plan_settle_until_ms(saga, step) : 0;
+    int64_t backoff = plan_backoff_until_ms(saga, step, operation);
+    if (settle > now_ms && settle >= backoff) {
+        ret->kind = WAIT_SETTLE;
+        ret->since_ms = finished_at(saga, saga->turned_back_seq);
+        ret->until_ms = settle;
+    } else if (backoff > now_ms) {
+        ret->kind = WAIT_RETRY;
+        ret->since_ms = finished_at(saga, attempts->backoff_seq);
+        ret->until_ms = backoff;
+    } else {
+        int64_t stop_at = 0;
+        ret->kind = WAIT_WORKER;
+        ret->since_ms = plan_since_ms(saga, step, operation);
+        if (plan_stop(saga, step, operation, &stop_at) != STOP_NONE)
+            ret->until_ms = stop_at;
+    }
+}
+
+void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *ret)
+{
+    *ret = (struct wait_view){ .kind = WAIT_NONE, .step = -1 };
+    if (saga_state_is_terminal(saga->at.state))
+        return;
+    if (saga->at.state == SAGA_PARKED) {
+        const struct slot *park = saga_slot(saga, saga->park_seq);
+        ret->kind = WAIT_OPERATOR;
+        ret->step = saga->at.park_step;
+        ret->operation = park->entry.operation;
+        ret->since_ms = park->entry.finished_at_ms;
+        return;
+    }
+    if (saga->open_count) {
+        const struct journal_entry *lease = &saga_slot(saga, plan_open_lease(saga))->entry;
+        ret->kind = WAIT_REPORT;
+        ret->step = lease->step;
+        ret->operation = lease->operation;
+        ret->handler = saga_rule(saga, (size_t)lease->step, lease->operation)->handler;
+        ret->worker = lease->worker;
+        ret->since_ms = lease->leased_at_ms;
+        ret->until_ms = lease->lease_until_ms;
+        return;
+    }
+    view_wait_turn(saga, now_ms, ret);
+}
+
+const struct journal_entry *saga_first_cause(const struct saga *saga,
+                                             const struct journal_entry **ret_lease)
+{
+    const struct journal_entry *turned_back = saga_entry(saga, saga->turned_back_seq);
+    *ret_lease = NULL;
+    if (turned_back && turned_back->step >= 0 &&
+        (turned_back->reason == CAUSE_REFUSED || turned_back->reason == CAUSE_UNKNOWN ||
+         turned_back->reason == CAUSE_EXHAUSTED)) {
+        const struct attempts *action =
+            saga_attempts(saga, (size_t)turned_back->step, OPERATION_ACTION);
+        *ret_lease = saga_entry(saga, action->ended_seq);
+    }
+    return turned_back;
+}
