@@ -1,0 +1,205 @@
+#include "store/load.h"
+
+#include "store/decode.h"
+
+#include <string.h>
+
+size_t load_stmts(const struct load_group *group, enum stmt_id ret[LOAD_STMTS_MAX])
+{
+    switch (group->kind) {
+    case STORE_LOAD_UID:
+        ret[0] = STMT_LOAD_ROWS;
+        ret[1] = STMT_LOAD_ENTRIES;
+        return 2;
+    case STORE_LOAD_KEY:
+        ret[0] = STMT_LOAD_KEYS;
+        ret[1] = STMT_LOAD_KEY_ROWS;
+        ret[2] = STMT_LOAD_KEY_ENTRIES;
+        return 3;
+    case STORE_LOAD_OPEN:
+        ret[0] = STMT_LOAD_OPEN_ROWS;
+        ret[1] = STMT_LOAD_OPEN_ENTRIES;
+        return 2;
+    case STORE_LOAD_DEFINITION:
+        ret[0] = STMT_LOAD_DEFINITION;
+        return 1;
+    default: /* STORE_START: the key alone */
+        ret[0] = STMT_LOAD_KEYS;
+        return 1;
+    }
+}
+
+static void put_key(struct params *params, const struct store_op *op)
+{
+    const struct saga_row *row = op->kind == STORE_START ? saga_row(op->saga) : NULL;
+    const char *namespace_ = row ? row->namespace_ : op->namespace_;
+    const char *definition = row ? row->definition : op->definition;
+    const char *saga_id = row ? row->saga_id : op->saga_id;
+    params_int2(params, store_shard(namespace_, definition, saga_id));
+    params_text(params, namespace_);
+    params_text(params, definition);
+    params_text(params, saga_id);
+}
+
+void load_fill(struct params *params, const struct load_group *group, enum stmt_id stmt)
+{
+    params_start(params, &stmts[stmt]);
+    for (size_t i = 0; i < group->count; i++) {
+        const struct store_op *op = group->ops[i];
+        params_seek(params, 0);
+        switch (group->kind) {
+        case STORE_LOAD_UID:
+            params_int2(params, uuid_shard(&op->uid));
+            params_uuid(params, &op->uid);
+            break;
+        case STORE_LOAD_OPEN: {
+            static const struct uuid zero;
+            params_int2(params, op->from_start ? -1 : uuid_shard(&op->after));
+            params_uuid(params, op->from_start ? &zero : &op->after);
+            params_int8(params, (int64_t)op->limit);
+            break;
+        }
+        case STORE_LOAD_DEFINITION:
+            params_text(params, op->namespace_);
+            params_text(params, op->definition);
+            params_int4(params, op->revision);
+            break;
+        default:
+            put_key(params, op);
+            break;
+        }
+    }
+}
+
+static void fail(struct store_op *op, const struct err *err)
+{
+    store_op_done(op);
+    op->result = STORE_FAILED;
+    op->err = *err;
+}
+
+/* The operation that a row belongs to; NULL if it failed before (or the ordinal is nonsense). */
+static struct store_op *op_of(const struct load_group *group, int64_t n)
+{
+    size_t index = group->kind == STORE_LOAD_OPEN ? 0 : (size_t)(n - 1);
+    if (index >= group->count || group->ops[index]->result == STORE_FAILED)
+        return NULL;
+    return group->ops[index];
+}
+
+/* The saga that a row belongs to. */
+static struct store_saga *saga_of(const struct load_group *group, struct store_op *op, int64_t n)
+{
+    size_t index = group->kind == STORE_LOAD_OPEN ? (size_t)(n - 1) : 0;
+    return index < op->saga_count ? &op->sagas[index] : NULL;
+}
+
+static void take_rows(const struct load_group *group, const PGresult *result)
+{
+    int rows = PQntuples(result);
+    size_t room = group->kind == STORE_LOAD_OPEN ? (size_t)rows : 1;
+    for (int row = 0; row < rows; row++) {
+        struct err err;
+        struct store_op *op = op_of(group, decode_ordinal(result, row));
+        if (!op)
+            continue;
+        if (!op->sagas)
+            op->sagas = mem_calloc(room, sizeof *op->sagas);
+        if (!op->sagas)
+            (void)err_set(&err, ERR_NOMEM, "load saga");
+        if (!op->sagas || decode_saga(result, row, &op->sagas[op->saga_count].row, &err) != 0) {
+            fail(op, &err);
+            continue;
+        }
+        op->saga_count++;
+        op->now_ms = decode_now_ms(result, row);
+    }
+}
+
+static void take_entries(const struct load_group *group, const PGresult *result)
+{
+    int rows = PQntuples(result);
+    int first = 0;
+    while (first < rows) {
+        int64_t n = decode_ordinal(result, first);
+        int end = first + 1;
+        while (end < rows && decode_ordinal(result, end) == n)
+            end++;
+        struct store_op *op = op_of(group, n);
+        struct store_saga *saga = op ? saga_of(group, op, n) : NULL;
+        struct err err;
+        if (saga && decode_entries(result, first, end - first, saga, &err) != 0)
+            fail(op, &err);
+        first = end;
+    }
+}
+
+static void take_keys(const struct load_group *group, const PGresult *result)
+{
+    for (int row = 0; row < PQntuples(result); row++) {
+        struct store_op *op = op_of(group, decode_ordinal(result, row));
+        struct err err;
+        if (!op)
+            continue;
+        if (decode_key(result, row, &op->key, &err) != 0) {
+            fail(op, &err);
+            continue;
+        }
+        op->now_ms = decode_now_ms(result, row);
+        op->result = group->kind == STORE_START ? STORE_EXISTS : STORE_OK;
+    }
+}
+
+static void take_definition(const struct load_group *group, const PGresult *result)
+{
+    struct store_op *op = group->ops[0];
+    if (PQntuples(result) == 0)
+        return;
+    struct err err;
+    struct columns columns = { .result = result, .table = "definition_revision", .err = &err };
+    int32_t revision = columns_int4(&columns);
+    int64_t now_ms = columns_time_ms(&columns);
+    struct bytes content = columns_bytes(&columns);
+    if (columns.failed) {
+        mem_free(content.data);
+        fail(op, &err);
+        return;
+    }
+    op->revision = revision;
+    op->now_ms = now_ms;
+    op->content = content;
+    op->result = STORE_OK;
+}
+
+void load_take(const struct load_group *group, enum stmt_id stmt, const PGresult *result)
+{
+    switch (stmt) {
+    case STMT_LOAD_KEYS:
+        take_keys(group, result);
+        break;
+    case STMT_LOAD_ROWS:
+    case STMT_LOAD_KEY_ROWS:
+    case STMT_LOAD_OPEN_ROWS:
+        take_rows(group, result);
+        break;
+    case STMT_LOAD_DEFINITION:
+        take_definition(group, result);
+        break;
+    default:
+        take_entries(group, result);
+        break;
+    }
+}
+
+void load_settle(const struct load_group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        struct store_op *op = group->ops[i];
+        if (op->result != STORE_PENDING)
+            continue;
+        if (group->kind == STORE_LOAD_OPEN || op->saga_count > 0)
+            op->result = STORE_OK;
+        else /* a START whose key was there and is gone again: decide anew */
+            op->result = group->kind == STORE_START ? STORE_LOST : STORE_NOT_FOUND;
+    }
+}

@@ -1,0 +1,643 @@
+#include "store/reader.h"
+
+#include "base/sha256.h"
+#include "store/connect.h"
+#include "store/decode.h"
+#include "store/params.h"
+#include "store/sqlstate.h"
+
+#include <limits.h>
+#include <string.h>
+
+struct store_reader {
+    char *conninfo;
+    PGconn *conn; /* NULL: not connected */
+    struct params params;
+};
+
+int store_reader_new(const char *conninfo, struct store_reader **ret, struct err *err)
+{
+    struct connect connect;
+    if (connect_prepare(conninfo, CONNECT_READER, &connect, err) != 0)
+        return (int)err->code;
+    connect_done(&connect);
+    struct store_reader *reader = mem_calloc(1, sizeof *reader);
+    char *copy = mem_strdup(conninfo);
+    if (!reader || !copy) {
+        mem_free(reader);
+        mem_free(copy);
+        return err_set(err, ERR_NOMEM, "reader");
+    }
+    reader->conninfo = copy;
+    *ret = reader;
+    return 0;
+}
+
+struct store_reader *store_reader_free(struct store_reader *reader)
+{
+    if (!reader)
+        return NULL;
+    PQfinish(reader->conn);
+    params_done(&reader->params);
+    mem_free(reader->conninfo);
+    mem_free(reader);
+    return NULL;
+}
+
+static int ensure_connected(struct store_reader *reader, struct err *err)
+{
+    if (reader->conn && PQstatus(reader->conn) == CONNECTION_OK &&
+        PQtransactionStatus(reader->conn) == PQTRANS_IDLE)
+        return 0;
+    PQfinish(TAKE(reader->conn));
+    CLEANUP(connect_finish_p) PGconn *conn = NULL;
+    if (connect_blocking(reader->conninfo, CONNECT_READER, &conn, err) != 0)
+        return (int)err->code;
+    for (size_t i = 0; i < READ_COUNT; i++) {
+        const struct stmt *stmt = &read_stmts[i];
+        CLEANUP(connect_clear_p)
+        PGresult *result = PQprepare(conn, stmt->name, stmt->sql, stmt->nparams, stmt->types);
+        if (PQresultStatus(result) != PGRES_COMMAND_OK) {
+            (void)sqlstate_classify(result, stmt->name, err);
+            return (int)err->code;
+        }
+    }
+    reader->conn = TAKE(conn);
+    return 0;
+}
+
+/* Closes the session if the error says that it is of no use any more. */
+static int failed(struct store_reader *reader, const PGresult *result, const char *what,
+                  struct err *err)
+{
+    enum fault fault = sqlstate_classify(result, what, err);
+    if (fault == FAULT_CONNECTION || PQstatus(reader->conn) != CONNECTION_OK)
+        PQfinish(TAKE(reader->conn));
+    return (int)err->code;
+}
+
+static int command(struct store_reader *reader, const char *sql, struct err *err)
+{
+    CLEANUP(connect_clear_p) PGresult *result = PQexec(reader->conn, sql);
+    if (PQresultStatus(result) != PGRES_COMMAND_OK)
+        return failed(reader, result, sql, err);
+    if (strcmp(sql, "COMMIT") == 0 && strcmp(PQcmdStatus(result), "COMMIT") != 0)
+        return err_set(err, ERR_CONFLICT, "COMMIT was answered %s", PQcmdStatus(result));
+    return 0;
+}
+
+static struct params *start(struct store_reader *reader, enum read_stmt_id id)
+{
+    params_start(&reader->params, &read_stmts[id]);
+    return &reader->params;
+}
+
+/* Runs what was filled; the caller clears *ret_result. */
+static int execute(struct store_reader *reader, PGresult **ret_result, struct err *err)
+{
+    PGresult *result = params_exec(&reader->params, reader->conn);
+    ExecStatusType status = PQresultStatus(result);
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
+        if (!result)
+            (void)err_set(err, ERR_NOMEM, "%s", reader->params.stmt->name);
+        else
+            (void)failed(reader, result, reader->params.stmt->name, err);
+        PQclear(result);
+        return (int)err->code;
+    }
+    *ret_result = result;
+    return 0;
+}
+
+/* A call whose work is done by `fn` on a connection; a session that turns out to be broken is
+ * replaced once, since reads can be repeated. */
+typedef int reader_fn(struct store_reader *reader, void *ctx, struct err *err);
+
+static int try_once(struct store_reader *reader, reader_fn *fn, void *ctx, struct err *err)
+{
+    if (ensure_connected(reader, err) != 0)
+        return (int)err->code;
+    int rc = fn(reader, ctx, err);
+    struct err ignored; /* the first error is the one to tell */
+    if (rc != 0 && reader->conn && PQtransactionStatus(reader->conn) != PQTRANS_IDLE &&
+        command(reader, "ROLLBACK", &ignored) != 0)
+        PQfinish(TAKE(reader->conn));
+    return rc;
+}
+
+static int with_connection(struct store_reader *reader, reader_fn *fn, void *ctx, struct err *err)
+{
+    bool was_open = reader->conn != NULL;
+    int rc = try_once(reader, fn, ctx, err);
+    bool lost = rc != 0 && was_open && !reader->conn;
+    return lost ? try_once(reader, fn, ctx, err) : rc;
+}
+
+/* --- one saga ------------------------------------------------------------------------------- */
+
+struct get {
+    const struct store_ref *ref;
+    bool entries, content;
+    int64_t after_seq;
+    size_t limit;
+    struct store_saga saga;
+    struct bytes definition;
+};
+
+static int resolve(struct store_reader *reader, const struct store_ref *ref, struct uuid *ret,
+                   struct err *err)
+{
+    if (ref->by_uid) {
+        *ret = ref->uid;
+        return 0;
+    }
+    struct params *params = start(reader, READ_RESOLVE);
+    params_int2(params, store_shard(ref->namespace_, ref->definition, ref->saga_id));
+    params_text(params, ref->namespace_);
+    params_text(params, ref->definition);
+    params_text(params, ref->saga_id);
+    params_int4(params, ref->run);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    if (execute(reader, &result, err) != 0)
+        return (int)err->code;
+    if (PQntuples(result) == 0)
+        return err_set(err, ERR_NOT_FOUND, "no saga \"%s\" of %s/%s", ref->saga_id, ref->namespace_,
+                       ref->definition);
+    struct columns columns = { .result = result, .table = "saga_key", .err = err };
+    bool present;
+    struct uuid uid = columns_uuid(&columns, &present);
+    if (columns.failed)
+        return (int)err->code;
+    *ret = uid;
+    return 0;
+}
+
+static int get_row(struct store_reader *reader, struct get *get, const struct uuid *uid,
+                   struct err *err)
+{
+    struct params *params = start(reader, READ_ROW);
+    params_int2(params, uuid_shard(uid));
+    params_uuid(params, uid);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    if (execute(reader, &result, err) != 0)
+        return (int)err->code;
+    if (PQntuples(result) == 0) {
+        char text[UUID_TEXT_SIZE];
+        uuid_format(uid, text);
+        return err_set(err, ERR_NOT_FOUND, "no saga %s", text);
+    }
+    return decode_saga(result, 0, &get->saga.row, err);
+}
+
+static int get_entries(struct store_reader *reader, struct get *get, const struct uuid *uid,
+                       struct err *err)
+{
+    struct params *params = start(reader, READ_ENTRIES);
+    params_int2(params, uuid_shard(uid));
+    params_uuid(params, uid);
+    params_int8(params, get->after_seq);
+    params_int8(params, get->limit > INT_MAX ? INT_MAX : (int64_t)get->limit);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    if (execute(reader, &result, err) != 0)
+        return (int)err->code;
+    return decode_entries(result, 0, PQntuples(result), &get->saga, err);
+}
+
+static int get_content(struct store_reader *reader, struct get *get, struct err *err)
+{
+    const struct saga_row *row = &get->saga.row;
+    struct params *params = start(reader, READ_CONTENT);
+    params_text(params, row->namespace_);
+    params_text(params, row->definition);
+    params_int4(params, row->revision);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    if (execute(reader, &result, err) != 0)
+        return (int)err->code;
+    if (PQntuples(result) == 0)
+        return err_set(err, ERR_INTERNAL, "revision %d of %s/%s is not stored", row->revision,
+                       row->namespace_, row->definition);
+    struct columns columns = { .result = result, .table = "definition_revision", .err = err };
+    get->definition = columns_bytes(&columns);
+    return columns.failed ? (int)err->code : 0;
+}
+
+/* Row and journal of one snapshot. */
+static int get_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct get *get = ctx;
+    struct uuid uid;
+    store_saga_done(&get->saga); /* of a first try that broke */
+    mem_free(TAKE(get->definition.data));
+    if (command(reader, control_stmts[CONTROL_BEGIN_READ].sql, err) != 0 ||
+        resolve(reader, get->ref, &uid, err) != 0 || get_row(reader, get, &uid, err) != 0 ||
+        (get->entries && get_entries(reader, get, &uid, err) != 0) ||
+        (get->content && get_content(reader, get, err) != 0))
+        return (int)err->code;
+    return command(reader, "COMMIT", err);
+}
+
+static int get_all(struct store_reader *reader, struct get *get, struct store_saga *ret_saga,
+                   struct bytes *ret_definition, struct err *err)
+{
+    if (with_connection(reader, get_run, get, err) != 0) {
+        store_saga_done(&get->saga);
+        mem_free(get->definition.data);
+        return (int)err->code;
+    }
+    *ret_saga = get->saga;
+    if (ret_definition)
+        *ret_definition = get->definition;
+    return 0;
+}
+
+int store_reader_get(struct store_reader *reader, const struct store_ref *ref,
+                     struct store_saga *ret_saga, struct bytes *ret_definition, struct err *err)
+{
+    struct get get = { .ref = ref, .entries = true, .content = true, .limit = INT_MAX };
+    return get_all(reader, &get, ret_saga, ret_definition, err);
+}
+
+int store_reader_get_row(struct store_reader *reader, const struct store_ref *ref,
+                         struct store_saga *ret_saga, struct err *err)
+{
+    struct get get = { .ref = ref };
+    return get_all(reader, &get, ret_saga, NULL, err);
+}
+
+int store_reader_journal(struct store_reader *reader, const struct store_ref *ref,
+                         int64_t after_seq, size_t limit, struct store_saga *ret_saga,
+                         struct bytes *ret_definition, struct err *err)
+{
+    struct get get = {
+        .ref = ref, .entries = true, .content = true, .after_seq = after_seq, .limit = limit
+    };
+    return get_all(reader, &get, ret_saga, ret_definition, err);
+}
+
+/* --- lists ---------------------------------------------------------------------------------- */
+
+/* The smallest text behind everything that begins with `prefix`, by bytes (COLLATE "C" is code
+ * point order): the last character that has a successor, replaced by it. A prefix of nothing but
+ * the last code point has no end; the longest id possible is then taken. */
+static int prefix_end(const char *prefix, struct buf *ret, struct err *err)
+{
+    size_t size = strlen(prefix);
+    while (size > 0) {
+        size_t at = size - 1;
+        while (at > 0 && ((uint8_t)prefix[at] & 0xc0) == 0x80)
+            at--;
+        uint32_t point = (uint8_t)prefix[at];
+        size_t length = size - at;
+        if (length > 1)
+            point &= 0x7fu >> length;
+        for (size_t i = 1; i < length; i++)
+            point = point << 6 | ((uint8_t)prefix[at + i] & 0x3fu);
+        if (point < 0x10ffff) {
+            point = point == 0xd7ff ? 0xe000 : point + 1;
+            buf_append(ret, prefix, at);
+            uint8_t utf8[4] = { (uint8_t)point, 0, 0, 0 };
+            size_t bytes = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+            for (size_t i = bytes; bytes > 1 && i > 0; i--) {
+                utf8[i - 1] = (uint8_t)(0x80 | (point & 0x3f));
+                point >>= 6;
+            }
+            if (bytes > 1) {
+                static const uint8_t lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+                utf8[0] = (uint8_t)(lead[bytes] | (utf8[0] & (0x7fu >> bytes)));
+            }
+            buf_append(ret, utf8, bytes);
+            break;
+        }
+        size = at;
+    }
+    for (int i = 0; size == 0 && i <= 64; i++)
+        buf_text(ret, "\xf4\x8f\xbf\xbf");
+    return ret->failed ? err_set(err, ERR_NOMEM, "list") : 0;
+}
+
+struct list {
+    const struct store_list_filter *filter;
+    const char *from;
+    struct buf to;
+    struct store_saga *sagas;
+    int64_t *started_us;
+    size_t count;
+};
+
+static bool by_id(const struct store_list_filter *filter)
+{
+    return filter->saga_id || (filter->saga_id_prefix && filter->saga_id_prefix[0]);
+}
+
+/* The range of ids that the filter allows. */
+static int list_range(struct list *list, struct err *err)
+{
+    const struct store_list_filter *filter = list->filter;
+    if (!by_id(filter))
+        return 0;
+    if (!filter->saga_id) {
+        list->from = filter->saga_id_prefix;
+        return prefix_end(filter->saga_id_prefix, &list->to, err);
+    }
+    const char *prefix = filter->saga_id_prefix ? filter->saga_id_prefix : "";
+    list->from = filter->saga_id;
+    buf_text(&list->to, filter->saga_id);
+    if (strncmp(filter->saga_id, prefix, strlen(prefix)) == 0)
+        buf_text(&list->to, "\x01"); /* no text lies between an id and this; else: nothing fits */
+    return list->to.failed ? err_set(err, ERR_NOMEM, "list") : 0;
+}
+
+/* ret_started_us is Unix microseconds. */
+static int list_take(struct list *list, const PGresult *result, struct err *err)
+{
+    for (int row = 0; row < PQntuples(result) && list->count < list->filter->limit; row++) {
+        struct columns columns = { .result = result, .row = row, .table = "saga", .err = err };
+        int64_t started_us = columns_int8(&columns) - decode_time_pg(0);
+        struct store_saga saga = { 0 };
+        if (columns.failed || decode_saga(result, row, &saga.row, err) != 0)
+            return (int)err->code;
+        list->started_us[list->count] = started_us;
+        list->sagas[list->count++] = saga;
+    }
+    return 0;
+}
+
+static void list_drop(struct list *list)
+{
+    while (list->count > 0)
+        store_saga_done(&list->sagas[--list->count]);
+}
+
+static int list_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    static const struct uuid first = { { 0 } };
+    struct uuid last;
+    memset(last.bytes, 0xff, sizeof last.bytes);
+    struct list *list = ctx;
+    const struct store_list_filter *filter = list->filter;
+    bool ids = by_id(filter), oldest = filter->oldest_first;
+    list_drop(list); /* of a first try that broke */
+    struct params *params = start(reader, ids ? oldest ? READ_LIST_ID_OLDEST : READ_LIST_ID_NEWEST
+                                          : oldest ? READ_LIST_OLDEST
+                                                   : READ_LIST_NEWEST);
+    params_text(params, filter->namespace_);
+    params_text(params, filter->definition);
+    bool every = true;
+    for (int state = 0; state < SAGA_STATE_COUNT; state++)
+        every = every && !filter->states[state];
+    for (int state = 0; state < SAGA_STATE_COUNT; state++) {
+        params_seek(params, 2);
+        if (every || filter->states[state])
+            params_text(params, saga_state_name((enum saga_state)state));
+    }
+    params_seek(params, 3);
+    if (filter->has_after)
+        params_time(params, decode_time_pg(filter->after_started_us));
+    else
+        params_time(params, oldest ? INT64_MIN : INT64_MAX); /* -infinity, infinity */
+    params_uuid(params, filter->has_after ? &filter->after_uid : oldest ? &first : &last);
+    params_int8(params, filter->limit > INT_MAX ? INT_MAX : (int64_t)filter->limit);
+    if (ids) {
+        params_text(params, list->from);
+        params_text(params, buf_cstr(&list->to));
+    }
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    if (execute(reader, &result, err) != 0)
+        return (int)err->code;
+    return list_take(list, result, err);
+}
+
+int store_reader_list(struct store_reader *reader, const struct store_list_filter *filter,
+                      struct store_saga *ret_sagas, int64_t *ret_started_us, size_t *ret_count,
+                      struct err *err)
+{
+    struct list list = { .filter = filter, .sagas = ret_sagas, .started_us = ret_started_us };
+    int rc = list_range(&list, err);
+    if (rc == 0)
+        rc = with_connection(reader, list_run, &list, err);
+    buf_done(&list.to);
+    if (rc != 0) {
+        list_drop(&list);
+        return rc;
+    }
+    *ret_count = list.count;
+    return 0;
+}
+
+/* --- definitions ---------------------------------------------------------------------------- */
+
+void store_definition_done(struct store_definition *definition)
+{
+    mem_free(definition->namespace_);
+    mem_free(definition->name);
+    mem_free(definition->content.data);
+    *definition = (struct store_definition){ 0 };
+}
+
+static int decode_definition(const PGresult *result, int row, struct store_definition *ret,
+                             struct err *err)
+{
+    struct columns columns = {
+        .result = result, .row = row, .table = "definition_revision", .err = err
+    };
+    struct store_definition definition = { 0 };
+    definition.namespace_ = columns_text(&columns);
+    definition.name = columns_text(&columns);
+    definition.revision = columns_int4(&columns);
+    definition.created_at_ms = columns_time_ms(&columns);
+    definition.current = columns_bool(&columns);
+    definition.content = columns_bytes(&columns);
+    if (columns.failed) {
+        store_definition_done(&definition);
+        return (int)err->code;
+    }
+    *ret = definition;
+    return 0;
+}
+
+struct registration {
+    const char *namespace_, *name;
+    const struct bytes *content;
+    uint8_t digest[32];
+    bool validate_only;
+    struct store_definition definition;
+    bool created;
+};
+
+static struct params *start_named(struct store_reader *reader, enum read_stmt_id id,
+                                  const struct registration *what)
+{
+    struct params *params = start(reader, id);
+    params_text(params, what->namespace_);
+    params_text(params, what->name);
+    return params;
+}
+
+/* Runs what was filled and takes its one row, if there is one. */
+static int take_definition(struct store_reader *reader, struct store_definition *ret,
+                           bool *ret_found, struct err *err)
+{
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    if (execute(reader, &result, err) != 0)
+        return (int)err->code;
+    *ret_found = PQntuples(result) > 0;
+    return *ret_found ? decode_definition(result, 0, ret, err) : 0;
+}
+
+/* The same content as a stored revision? */
+static int register_find(struct store_reader *reader, struct registration *what, bool *ret_found,
+                         struct err *err)
+{
+    struct params *params = start_named(reader, READ_REGISTER_FIND, what);
+    params_blob(params, what->digest, sizeof what->digest);
+    return take_definition(reader, &what->definition, ret_found, err);
+}
+
+static int register_preview(struct store_reader *reader, struct registration *what, struct err *err)
+{
+    bool found = false;
+    if (register_find(reader, what, &found, err) != 0)
+        return (int)err->code;
+    what->created = !found;
+    if (found)
+        return 0;
+    what->definition.namespace_ = mem_strdup(what->namespace_);
+    what->definition.name = mem_strdup(what->name);
+    if (!what->definition.namespace_ || !what->definition.name ||
+        mem_bytes_copy(what->content->data, what->content->size, &what->definition.content) != 0)
+        return err_set(err, ERR_NOMEM, "register");
+    return 0;
+}
+
+static int run_named(struct store_reader *reader, enum read_stmt_id id,
+                     const struct registration *what, struct err *err)
+{
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    (void)start_named(reader, id, what);
+    return execute(reader, &result, err);
+}
+
+static int register_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct registration *what = ctx;
+    store_definition_done(&what->definition); /* of a first try that broke */
+    if (what->validate_only)
+        return register_preview(reader, what, err);
+    bool found = false;
+    if (command(reader, "BEGIN", err) != 0 ||
+        run_named(reader, READ_REGISTER_NAME, what, err) != 0 ||
+        run_named(reader, READ_REGISTER_LOCK, what, err) != 0 ||
+        register_find(reader, what, &found, err) != 0)
+        return (int)err->code;
+    what->created = !found;
+    if (!found) {
+        struct params *params = start_named(reader, READ_REGISTER_ADD, what);
+        params_blob(params, what->digest, sizeof what->digest);
+        params_blob(params, what->content->data, what->content->size);
+        if (take_definition(reader, &what->definition, &found, err) != 0)
+            return (int)err->code;
+        if (!found)
+            return err_set(err, ERR_INTERNAL, "register: no revision came back");
+    }
+    return command(reader, "COMMIT", err);
+}
+
+int store_reader_register(struct store_reader *reader, const char *namespace_, const char *name,
+                          const struct bytes *content, bool validate_only,
+                          struct store_definition *ret, bool *ret_created, struct err *err)
+{
+    struct registration what = {
+        .namespace_ = namespace_, .name = name, .content = content, .validate_only = validate_only
+    };
+    struct sha256_part part = { content->data, content->size };
+    if (sha256(&part, 1, what.digest) != 0)
+        return err_set(err, ERR_NOMEM, "register: digest");
+    /* Done twice it is the same: a repeat after a lost COMMIT finds its own content. */
+    if (with_connection(reader, register_run, &what, err) != 0) {
+        store_definition_done(&what.definition);
+        return (int)err->code;
+    }
+    *ret = what.definition;
+    *ret_created = what.created;
+    return 0;
+}
+
+struct definition_query {
+    const char *namespace_, *name; /* name NULL: a list */
+    int32_t revision;
+    const char *after_namespace, *after_name;
+    size_t limit;
+    struct store_definition *definitions;
+    size_t count;
+};
+
+static int definitions_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct definition_query *query = ctx;
+    while (query->count > 0) /* of a first try that broke */
+        store_definition_done(&query->definitions[--query->count]);
+    struct params *params = start(reader, query->name ? READ_DEFINITION : READ_DEFINITIONS);
+    params_text(params, query->namespace_);
+    if (query->name) {
+        params_text(params, query->name);
+        params_int4(params, query->revision);
+    } else {
+        params_text(params, query->after_namespace ? query->after_namespace : "");
+        params_text(params, query->after_name ? query->after_name : "");
+        params_int8(params, query->limit > INT_MAX ? INT_MAX : (int64_t)query->limit);
+    }
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    if (execute(reader, &result, err) != 0)
+        return (int)err->code;
+    for (int row = 0; row < PQntuples(result) && query->count < query->limit; row++) {
+        if (decode_definition(result, row, &query->definitions[query->count], err) != 0)
+            return (int)err->code;
+        query->count++;
+    }
+    return 0;
+}
+
+static int query_definitions(struct store_reader *reader, struct definition_query *query,
+                             struct err *err)
+{
+    if (with_connection(reader, definitions_run, query, err) == 0)
+        return 0;
+    while (query->count > 0)
+        store_definition_done(&query->definitions[--query->count]);
+    return (int)err->code;
+}
+
+int store_reader_definition(struct store_reader *reader, const char *namespace_, const char *name,
+                            int32_t revision, struct store_definition *ret, struct err *err)
+{
+    struct store_definition definition = { 0 };
+    struct definition_query query = { .namespace_ = namespace_,
+                                      .name = name,
+                                      .revision = revision,
+                                      .limit = 1,
+                                      .definitions = &definition };
+    if (query_definitions(reader, &query, err) != 0)
+        return (int)err->code;
+    if (query.count == 0 && revision)
+        return err_set(err, ERR_NOT_FOUND, "no revision %d of definition %s/%s", revision,
+                       namespace_, name);
+    if (query.count == 0)
+        return err_set(err, ERR_NOT_FOUND, "no definition %s/%s", namespace_, name);
+    *ret = definition;
+    return 0;
+}
+
+int store_reader_definitions(struct store_reader *reader, const char *namespace_,
+                             const char *after_namespace, const char *after_name, size_t limit,
+                             struct store_definition *ret, size_t *ret_count, struct err *err)
+{
+    struct definition_query query = { .namespace_ = namespace_,
+                                      .after_namespace = after_namespace,
+                                      .after_name = after_name,
+                                      .limit = limit,
+                                      .definitions = ret };
+    if (query_definitions(reader, &query, err) != 0)
+        return (int)err->code;
+    *ret_count = query.count;
+    return 0;
+}

@@ -1,0 +1,340 @@
+#include "store/statements.h"
+
+#include <assert.h>
+
+/* Lists of columns that several statements share. The decoder (store/decode.c) reads them by
+ * position. */
+#define SAGA_COLUMNS                                                                               \
+    "s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.state, s.phase,"       \
+    " s.doubt, s.park_reason, s.park_step_index, s.park_code, s.park_message, s.related_saga,"     \
+    " s.started_at, s.updated_at, s.deadline_at, s.ended_at, s.labels::text"
+#define ENTRY_COLUMNS                                                                              \
+    "j.seq, j.fence, j.kind, j.step_index, j.operation, j.try, j.worker, j.leased_at,"             \
+    " j.attempt_until, j.lease_until, j.outcome, j.finished_at, j.retry_at, j.output,"             \
+    " j.error_code, j.error_message, j.reason, j.about, j.actor"
+/* The same list as in the predicate of the index saga_open. */
+#define OPEN_STATES "s.state IN ('RUNNING', 'COMPENSATING', 'PARKED')"
+
+/* A grant: leased_at .. lease_until by the database's clock. */
+#define GRANT_COLUMNS                                                                              \
+    "(shard, saga_uid, seq, fence, kind, step, step_index, operation, try, worker,"                \
+    " leased_at, attempt_until, lease_until)"
+#define LEASE_TIMES(row)                                                                           \
+    " now() + " row ".attempt_ms * interval '1 millisecond',"                                      \
+    " least(now() + " row ".lease_ms * interval '1 millisecond',"                                  \
+    " now() + " row ".attempt_ms * interval '1 millisecond')"
+#define GRANT_VALUES(row)                                                                          \
+    row ".shard, " row ".uid, " row ".grant_seq, " row ".fence, 'LEASE', " row ".step, " row       \
+        ".step_index, " row ".operation, " row ".try, " row ".worker, now()," LEASE_TIMES(row)
+#define GRANT_PARAMS                                                                               \
+    OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY,                \
+        OID_INT4_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
+#define GRANT_NAMES                                                                                \
+    "grant_seq, fence, step, step_index, operation, try, worker, lease_ms, attempt_ms"
+
+/* The end of a lease, once: nobody else gave it an outcome, and EXPIRED only after its time. */
+#define FINISH_PARAMS                                                                              \
+    OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_BOOL_ARRAY, OID_TEXT_ARRAY,                \
+        OID_INT8_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY
+#define FINISH_NAMES                                                                               \
+    "shard, uid, seq, only_if_expired, outcome, retry_in_ms, output, error_code, error_message"
+#define FINISH_SET                                                                                 \
+    " SET outcome = u.outcome, finished_at = now(),"                                               \
+    " retry_at = now() + u.retry_in_ms * interval '1 millisecond', output = u.output,"             \
+    " error_code = u.error_code, error_message = u.error_message"
+#define FINISH_WHERE                                                                               \
+    " WHERE e.shard = u.shard AND e.saga_uid = u.uid AND e.seq = u.seq AND e.outcome IS NULL"      \
+    " AND (NOT u.only_if_expired OR e.lease_until < now())"
+
+/* The saga row as a transition leaves it. */
+#define ROW_PARAMS                                                                                 \
+    OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_BOOL_ARRAY,                \
+        OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,            \
+        OID_BOOL_ARRAY, OID_BOOL_ARRAY
+#define ROW_NAMES                                                                                  \
+    "state_from, phase_from, state, phase, doubt, park_reason, park_step, park_step_index,"        \
+    " park_code, park_message, ends, changes"
+#define ROW_SET(row)                                                                               \
+    " SET state = " row ".state, phase = " row ".phase, doubt = " row ".doubt, park_reason = " row \
+    ".park_reason, park_step = " row ".park_step, park_step_index = " row                          \
+    ".park_step_index, park_code = " row ".park_code, park_message = " row                         \
+    ".park_message, updated_at = now(), ended_at = CASE WHEN " row ".ends THEN now() END"
+#define ROW_WHERE(row)                                                                             \
+    " WHERE s.shard = " row ".shard AND s.saga_uid = " row ".uid AND s.state = " row               \
+    ".state_from AND s.phase = " row ".phase_from AND " row ".changes"
+/* The key remembers how its latest run ended. */
+#define KEY_END                                                                                    \
+    " UPDATE saga_key k SET final_state = g.state FROM g WHERE k.shard = g.shard"                  \
+    " AND k.namespace = g.namespace AND k.definition = g.definition AND k.saga_id = g.saga_id"     \
+    " AND k.saga_uid = g.saga_uid AND g.ends"
+#define ROW_RETURNING                                                                              \
+    " RETURNING s.shard, s.namespace, s.definition, s.saga_id, s.saga_uid, s.state"
+
+/* Any entry of a decision; a lease among them has lease_ms. */
+#define ENTRY_PARAMS                                                                               \
+    OID_UUID_ARRAY, OID_BOOL_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY,                \
+        OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_INT4_ARRAY, OID_TEXT_ARRAY,            \
+        OID_TEXT_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,           \
+        OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
+#define ENTRY_NAMES                                                                                \
+    "uid, head, seq, fence, kind, step, step_index, operation, try, worker, outcome, output,"      \
+    " error_code, error_message, reason, about, actor, lease_ms, attempt_ms"
+#define ENTRY_INSERT                                                                               \
+    " INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"   \
+    " worker, leased_at, attempt_until, lease_until, outcome, finished_at, output, error_code,"    \
+    " error_message, reason, about, actor)"
+#define ENTRY_VALUES                                                                               \
+    "e.uid, e.seq, e.fence, e.kind, e.step, e.step_index, e.operation, e.try, e.worker,"           \
+    " CASE WHEN e.lease_ms IS NOT NULL THEN now() END," LEASE_TIMES(                               \
+        "e") ", e.outcome,"                                                                        \
+             " CASE WHEN e.lease_ms IS NULL THEN now() END, e.output, e.error_code, "              \
+             "e.error_message,"                                                                    \
+             " e.reason, e.about, e.actor"
+
+const struct stmt stmts[STMT_COUNT] = {
+    /* clang-format off */
+    /* Key, saga and first lease, each FROM what the one before it inserted. `(.. IN ..) IS TRUE`
+     * keeps that a hashed look-up: as a join it would be a nested loop over the whole batch. */
+    [STMT_START] = { "start", 20,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,
+          OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY,
+          OID_INT8_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY,
+          OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT },
+        "WITH u AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
+        " $12, $13, $14, $15, $16, $17, $18, $19) AS u (shard, uid, namespace, definition, saga_id,"
+        " run, input_digest, revision, input, labels, deadline_ms, related, fence, step, step_index,"
+        " operation, worker, lease_ms, attempt_ms)),"
+        " k AS (INSERT INTO saga_key (shard, namespace, definition, saga_id, saga_uid, run,"
+        " input_digest) SELECT u.shard, u.namespace, u.definition, u.saga_id, u.uid, u.run,"
+        " u.input_digest FROM u ON CONFLICT DO NOTHING RETURNING saga_uid),"
+        " s AS (INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run,"
+        " state, phase, owner, input, labels, doubt, started_at, updated_at, deadline_at,"
+        " related_saga) SELECT u.shard, u.uid, u.namespace, u.definition, u.revision, u.saga_id,"
+        " u.run, 'RUNNING', 'RUNNING', $20, u.input, u.labels::jsonb, false, now(), now(),"
+        " now() + u.deadline_ms * interval '1 millisecond', u.related FROM u"
+        " WHERE (u.uid IN (SELECT k.saga_uid FROM k)) IS TRUE RETURNING saga_uid),"
+        " j AS (INSERT INTO journal " GRANT_COLUMNS
+        " SELECT u.shard, u.uid, 1, u.fence, 'LEASE', u.step, u.step_index, u.operation, 1,"
+        " u.worker, now()," LEASE_TIMES("u") " FROM u"
+        " WHERE u.lease_ms IS NOT NULL AND (u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE)"
+        " SELECT s.saga_uid, 1::bigint, now() FROM s" },
+
+    [STMT_GRANT] = { "grant", 11,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, GRANT_PARAMS },
+        "INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("u")
+        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS u (shard, uid, " GRANT_NAMES ")"
+        " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
+
+    [STMT_FINISH] = { "finish", 9, { FINISH_PARAMS },
+        "UPDATE journal e" FINISH_SET
+        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9) AS u (" FINISH_NAMES ")" FINISH_WHERE
+        " RETURNING e.saga_uid, e.seq, now()" },
+
+    /* The next lease comes FROM the entry that was finished. Returns the new position. */
+    [STMT_FINISH_GRANT] = { "finish_grant", 18, { FINISH_PARAMS, GRANT_PARAMS },
+        "WITH f AS (UPDATE journal e" FINISH_SET
+        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+        " $18) AS u (" FINISH_NAMES ", " GRANT_NAMES ")" FINISH_WHERE
+        " RETURNING u.shard, u.uid, u.grant_seq, u.fence, u.step, u.step_index, u.operation, u.try,"
+        " u.worker, u.lease_ms, u.attempt_ms)"
+        " INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("f") " FROM f"
+        " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
+
+    /* The end needs no entry: whoever finds the row in another state gets nothing back. */
+    [STMT_FINISH_END] = { "finish_end", 21, { FINISH_PARAMS, ROW_PARAMS },
+        "WITH f AS (UPDATE journal e" FINISH_SET
+        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+        " $18, $19, $20, $21) AS u (" FINISH_NAMES ", " ROW_NAMES ")" FINISH_WHERE
+        " RETURNING u.shard, u.uid, u.seq, u.state_from, u.phase_from, u.state, u.phase, u.doubt,"
+        " u.park_reason, u.park_step, u.park_step_index, u.park_code, u.park_message, u.ends, u.changes),"
+        " g AS (UPDATE saga s" ROW_SET("f") " FROM f" ROW_WHERE("f") ROW_RETURNING ", f.ends, f.seq),"
+        " k AS (" KEY_END ")"
+        " SELECT g.saga_uid, g.seq, now() FROM g" },
+
+    /* A decision: locks the saga row in the state that it was decided for and the entry that it
+     * finishes, inserts its first entry against the key, and only then, FROM that, the further
+     * entries, the outcome and the row. All of it or nothing. */
+    [STMT_PHASE] = { "phase", 40, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS },
+        "WITH u AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
+        " $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) AS u (" FINISH_NAMES ", " ROW_NAMES ")),"
+        " e AS MATERIALIZED (SELECT * FROM unnest($22, $23, $24, $25, $26, $27, $28, $29, $30, $31,"
+        " $32, $33, $34, $35, $36, $37, $38, $39, $40) AS e (" ENTRY_NAMES ")),"
+        " s AS MATERIALIZED (SELECT u.* FROM u JOIN saga s ON s.shard = u.shard"
+        " AND s.saga_uid = u.uid WHERE s.state = u.state_from AND s.phase = u.phase_from"
+        " FOR UPDATE OF s),"
+        " o AS MATERIALIZED (SELECT u.shard, u.uid FROM s u JOIN journal e ON e.shard = u.shard"
+        " AND e.saga_uid = u.uid AND e.seq = u.seq WHERE e.outcome IS NULL"
+        " AND (NOT u.only_if_expired OR e.lease_until < now()) FOR UPDATE OF e),"
+        " h AS (" ENTRY_INSERT " SELECT o.shard, " ENTRY_VALUES
+        " FROM (SELECT o.shard, o.uid FROM o UNION ALL SELECT s.shard, s.uid FROM s"
+        " WHERE s.seq IS NULL) o JOIN e ON e.uid = o.uid WHERE e.head"
+        " ON CONFLICT DO NOTHING RETURNING shard, saga_uid, seq),"
+        " m AS (" ENTRY_INSERT " SELECT h.shard, " ENTRY_VALUES
+        " FROM h JOIN e ON e.uid = h.saga_uid WHERE NOT e.head),"
+        " d AS MATERIALIZED (SELECT u.* FROM h JOIN u ON u.uid = h.saga_uid),"
+        " f AS (UPDATE journal e" FINISH_SET " FROM d u" FINISH_WHERE "),"
+        " g AS (UPDATE saga s" ROW_SET("d") " FROM d" ROW_WHERE("d") ROW_RETURNING ", d.ends),"
+        " k AS (" KEY_END ")"
+        " SELECT h.saga_uid, h.seq, now() FROM h" },
+
+    [STMT_EXTEND] = { "extend", 4,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY },
+        "UPDATE journal e SET lease_until = least(now() + u.lease_ms * interval '1 millisecond',"
+        " e.attempt_until) FROM unnest($1, $2, $3, $4) AS u (shard, uid, seq, lease_ms)"
+        " WHERE e.shard = u.shard AND e.saga_uid = u.uid AND e.seq = u.seq AND e.outcome IS NULL"
+        " RETURNING e.saga_uid, e.seq, now()" },
+
+    [STMT_LATE] = { "late", 8,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_BOOL_ARRAY,
+          OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY },
+        "WITH u AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8) AS u (shard,"
+        " uid, fence, outcome, effect, output, error_code, error_message)),"
+        " l AS (INSERT INTO late_report (shard, saga_uid, fence, outcome, effect, output,"
+        " error_code, error_message, received_at) SELECT u.shard, u.uid, u.fence, u.outcome,"
+        " u.effect, u.output, u.error_code, u.error_message, now() FROM u ON CONFLICT DO NOTHING),"
+        " g AS (UPDATE saga s SET doubt = true, updated_at = now() FROM u WHERE u.effect"
+        " AND s.shard = u.shard AND s.saga_uid = u.uid AND NOT s.doubt)"
+        " SELECT u.uid, u.fence, now() FROM u" },
+
+    [STMT_LOAD_ROWS] = { "load_rows", 2, { OID_INT2_ARRAY, OID_UUID_ARRAY },
+        "SELECT u.n, now(), " SAGA_COLUMNS ", s.input"
+        " FROM unnest($1, $2) WITH ORDINALITY AS u (shard, uid, n)"
+        " JOIN saga s ON s.shard = u.shard AND s.saga_uid = u.uid" },
+    [STMT_LOAD_ENTRIES] = { "load_entries", 2, { OID_INT2_ARRAY, OID_UUID_ARRAY },
+        "SELECT u.n, " ENTRY_COLUMNS
+        " FROM unnest($1, $2) WITH ORDINALITY AS u (shard, uid, n)"
+        " JOIN journal j ON j.shard = u.shard AND j.saga_uid = u.uid ORDER BY u.n, j.seq" },
+
+    [STMT_LOAD_KEYS] = { "load_keys", 4,
+        { OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY },
+        "SELECT u.n, now(), k.saga_uid, k.run, k.input_digest, k.final_state"
+        " FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS u (shard, namespace, definition, saga_id, n)"
+        " JOIN saga_key k ON k.shard = u.shard AND k.namespace = u.namespace"
+        " AND k.definition = u.definition AND k.saga_id = u.saga_id" },
+    [STMT_LOAD_KEY_ROWS] = { "load_key_rows", 4,
+        { OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY },
+        "SELECT u.n, now(), " SAGA_COLUMNS ", s.input"
+        " FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS u (shard, namespace, definition, saga_id, n)"
+        " JOIN saga_key k ON k.shard = u.shard AND k.namespace = u.namespace"
+        " AND k.definition = u.definition AND k.saga_id = u.saga_id"
+        " JOIN saga s ON s.shard = k.shard AND s.saga_uid = k.saga_uid" },
+    [STMT_LOAD_KEY_ENTRIES] = { "load_key_entries", 4,
+        { OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY },
+        "SELECT u.n, " ENTRY_COLUMNS
+        " FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS u (shard, namespace, definition, saga_id, n)"
+        " JOIN saga_key k ON k.shard = u.shard AND k.namespace = u.namespace"
+        " AND k.definition = u.definition AND k.saga_id = u.saga_id"
+        " JOIN journal j ON j.shard = k.shard AND j.saga_uid = k.saga_uid ORDER BY u.n, j.seq" },
+
+    /* The next sagas behind (shard, uid) that are not terminal; n counts them from 1. */
+    [STMT_LOAD_OPEN_ROWS] = { "load_open_rows", 3, { OID_INT2, OID_UUID, OID_INT8 },
+        "SELECT row_number() OVER (ORDER BY s.shard, s.saga_uid), now(), " SAGA_COLUMNS ", s.input"
+        " FROM saga s WHERE " OPEN_STATES " AND (s.shard, s.saga_uid) > ($1, $2)"
+        " ORDER BY s.shard, s.saga_uid LIMIT $3" },
+    [STMT_LOAD_OPEN_ENTRIES] = { "load_open_entries", 3, { OID_INT2, OID_UUID, OID_INT8 },
+        "SELECT u.n, " ENTRY_COLUMNS " FROM (SELECT s.shard, s.saga_uid,"
+        " row_number() OVER (ORDER BY s.shard, s.saga_uid) AS n FROM saga s WHERE " OPEN_STATES
+        " AND (s.shard, s.saga_uid) > ($1, $2) ORDER BY s.shard, s.saga_uid LIMIT $3) u"
+        " JOIN journal j ON j.shard = u.shard AND j.saga_uid = u.saga_uid ORDER BY u.n, j.seq" },
+
+    [STMT_LOAD_DEFINITION] = { "load_definition", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
+        "SELECT r.revision, now(), r.content FROM definition d JOIN definition_revision r"
+        " ON r.namespace = d.namespace AND r.name = d.name"
+        " AND r.revision = CASE WHEN $3 = 0 THEN d.current_revision ELSE $3 END"
+        " WHERE d.namespace = $1 AND d.name = $2" },
+    /* clang-format on */
+};
+static_assert(STMT_LOAD_DEFINITION + 1 == STMT_COUNT, "one row for each stmt_id");
+
+const struct stmt control_stmts[CONTROL_COUNT] = {
+    [CONTROL_BEGIN] = { "begin", 0, { 0 }, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE" },
+    [CONTROL_BEGIN_READ] = { "begin_read",
+                             0,
+                             { 0 },
+                             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" },
+    [CONTROL_HURRY] = { "hurry", 0, { 0 }, "SET LOCAL lock_timeout = '25ms'" },
+    [CONTROL_COMMIT] = { "commit", 0, { 0 }, "COMMIT" },
+    [CONTROL_ROLLBACK] = { "rollback", 0, { 0 }, "ROLLBACK" },
+};
+static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
+
+/* A page of sagas. The index saga_list holds each (namespace, definition, state) in order of time:
+ * the first rows of each are taken, then the first of those. */
+#define LIST_BY_TIME(compare, order)                                                               \
+    "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea"                                    \
+    " FROM definition d CROSS JOIN unnest($3) AS t (state)"                                        \
+    " CROSS JOIN LATERAL (SELECT * FROM saga c WHERE c.namespace = d.namespace"                    \
+    " AND c.definition = d.name AND c.state = t.state AND (c.started_at, c.saga_uid) " compare     \
+    " ($4, $5) ORDER BY c.started_at " order ", c.saga_uid " order " LIMIT $6) s"                  \
+    " WHERE ($1 IS NULL OR d.namespace = $1) AND ($2 IS NULL OR d.name = $2)"                      \
+    " ORDER BY s.started_at " order ", s.saga_uid " order " LIMIT $6"
+/* The same for a range of saga ids (one id, or a prefix): the index saga_by_id. */
+#define LIST_BY_ID(compare, order)                                                                 \
+    "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea"                                    \
+    " FROM (SELECT DISTINCT namespace FROM definition WHERE $1 IS NULL OR namespace = $1) d"       \
+    " CROSS JOIN LATERAL (SELECT * FROM saga c WHERE c.namespace = d.namespace"                    \
+    " AND c.saga_id >= $7 AND c.saga_id < $8 AND ($2 IS NULL OR c.definition = $2)"                \
+    " AND c.state = ANY ($3) AND (c.started_at, c.saga_uid) " compare " ($4, $5)"                  \
+    " ORDER BY c.started_at " order ", c.saga_uid " order " LIMIT $6) s"                           \
+    " ORDER BY s.started_at " order ", s.saga_uid " order " LIMIT $6"
+#define LIST_PARAMS OID_TEXT, OID_TEXT, OID_TEXT_ARRAY, OID_TIMESTAMPTZ, OID_UUID, OID_INT8
+
+const struct stmt read_stmts[READ_COUNT] = {
+    /* clang-format off */
+    /* uid of a key's run: the latest one by its key, an older one by its row. */
+    [READ_RESOLVE] = { "resolve", 5, { OID_INT2, OID_TEXT, OID_TEXT, OID_TEXT, OID_INT4 },
+        "SELECT k.saga_uid FROM saga_key k WHERE k.shard = $1 AND k.namespace = $2"
+        " AND k.definition = $3 AND k.saga_id = $4 AND ($5 = 0 OR k.run = $5)"
+        " UNION SELECT s.saga_uid FROM saga s WHERE s.namespace = $2 AND s.saga_id = $4"
+        " AND s.definition = $3 AND s.run = $5" },
+    [READ_ROW] = { "row", 2, { OID_INT2, OID_UUID },
+        "SELECT 1::bigint, now(), " SAGA_COLUMNS ", s.input FROM saga s"
+        " WHERE s.shard = $1 AND s.saga_uid = $2" },
+    [READ_ENTRIES] = { "entries", 4, { OID_INT2, OID_UUID, OID_INT8, OID_INT8 },
+        "SELECT 1::bigint, " ENTRY_COLUMNS " FROM journal j WHERE j.shard = $1 AND j.saga_uid = $2"
+        " AND j.seq > $3 ORDER BY j.seq LIMIT $4" },
+    [READ_CONTENT] = { "content", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
+        "SELECT content FROM definition_revision"
+        " WHERE namespace = $1 AND name = $2 AND revision = $3" },
+
+    [READ_LIST_NEWEST] = { "list_newest", 6, { LIST_PARAMS }, LIST_BY_TIME("<", "DESC") },
+    [READ_LIST_OLDEST] = { "list_oldest", 6, { LIST_PARAMS }, LIST_BY_TIME(">", "ASC") },
+    [READ_LIST_ID_NEWEST] = { "list_id_newest", 8, { LIST_PARAMS, OID_TEXT, OID_TEXT },
+        LIST_BY_ID("<", "DESC") },
+    [READ_LIST_ID_OLDEST] = { "list_id_oldest", 8, { LIST_PARAMS, OID_TEXT, OID_TEXT },
+        LIST_BY_ID(">", "ASC") },
+
+    [READ_DEFINITION] = { "definition", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
+        "SELECT r.namespace, r.name, r.revision, r.created_at, r.revision = d.current_revision,"
+        " r.content FROM definition d JOIN definition_revision r"
+        " ON r.namespace = d.namespace AND r.name = d.name"
+        " AND r.revision = CASE WHEN $3 = 0 THEN d.current_revision ELSE $3 END"
+        " WHERE d.namespace = $1 AND d.name = $2" },
+    [READ_DEFINITIONS] = { "definitions", 4, { OID_TEXT, OID_TEXT, OID_TEXT, OID_INT8 },
+        "SELECT r.namespace, r.name, r.revision, r.created_at, true, r.content"
+        " FROM definition d JOIN definition_revision r"
+        " ON r.namespace = d.namespace AND r.name = d.name AND r.revision = d.current_revision"
+        " WHERE (d.namespace, d.name) > ($2, $3) AND ($1 IS NULL OR d.namespace = $1)"
+        " ORDER BY d.namespace, d.name LIMIT $4" },
+
+    /* Registration, in one transaction: whoever holds the name's row decides the next revision. */
+    [READ_REGISTER_NAME] = { "register_name", 2, { OID_TEXT, OID_TEXT },
+        "INSERT INTO definition (namespace, name, current_revision) VALUES ($1, $2, 0)"
+        " ON CONFLICT DO NOTHING" },
+    [READ_REGISTER_LOCK] = { "register_lock", 2, { OID_TEXT, OID_TEXT },
+        "SELECT current_revision FROM definition WHERE namespace = $1 AND name = $2 FOR UPDATE" },
+    [READ_REGISTER_FIND] = { "register_find", 3, { OID_TEXT, OID_TEXT, OID_BYTEA },
+        "SELECT r.namespace, r.name, r.revision, r.created_at, r.revision = d.current_revision,"
+        " r.content FROM definition d JOIN definition_revision r"
+        " ON r.namespace = d.namespace AND r.name = d.name"
+        " WHERE d.namespace = $1 AND d.name = $2 AND r.digest = $3" },
+    [READ_REGISTER_ADD] = { "register_add", 4, { OID_TEXT, OID_TEXT, OID_BYTEA, OID_BYTEA },
+        "WITH r AS (INSERT INTO definition_revision (namespace, name, revision, digest, content)"
+        " SELECT $1, $2, 1 + coalesce(max(o.revision), 0), $3, $4 FROM definition_revision o"
+        " WHERE o.namespace = $1 AND o.name = $2 RETURNING *)"
+        " UPDATE definition d SET current_revision = r.revision FROM r"
+        " WHERE d.namespace = r.namespace AND d.name = r.name"
+        " RETURNING r.namespace, r.name, r.revision, r.created_at, true, r.content" },
+    /* clang-format on */
+};
+static_assert(READ_REGISTER_ADD + 1 == READ_COUNT, "one row for each read_stmt_id");

@@ -1,0 +1,94 @@
+/* Every SQL statement that runs on tables of sagas: prepared once per connection, and nowhere else
+ * is a column named. A test prepares each row, compares the parameters with what the server says,
+ * and explains it on an empty and on a filled database. */
+#ifndef STORE_STATEMENTS_H
+#define STORE_STATEMENTS_H
+
+#include <libpq-fe.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { /* types of parameters (pg_type) */
+       OID_BOOL = 16,
+       OID_BYTEA = 17,
+       OID_INT8 = 20,
+       OID_INT2 = 21,
+       OID_INT4 = 23,
+       OID_TEXT = 25,
+       OID_TIMESTAMPTZ = 1184,
+       OID_UUID = 2950,
+       OID_BOOL_ARRAY = 1000,
+       OID_BYTEA_ARRAY = 1001,
+       OID_INT2_ARRAY = 1005,
+       OID_INT4_ARRAY = 1007,
+       OID_TEXT_ARRAY = 1009,
+       OID_INT8_ARRAY = 1016,
+       OID_UUID_ARRAY = 2951,
+};
+enum { STMT_PARAMS_MAX = 40 };
+
+struct stmt {
+    const char *name;
+    uint8_t nparams;
+    Oid types[STMT_PARAMS_MAX];
+    const char *sql;
+};
+
+/* The engine's connection. The writing ones, in the order in which a transaction runs them, return
+ * (saga_uid, seq, now()) of each row that took effect as a whole; what is missing was refused. */
+enum stmt_id {
+    STMT_EXTEND,
+    STMT_START,
+    STMT_GRANT,
+    STMT_FINISH,
+    STMT_FINISH_GRANT,
+    STMT_PHASE,
+    STMT_FINISH_END,
+    STMT_LATE,
+    STMT_WRITE_COUNT,
+    STMT_LOAD_ROWS = STMT_WRITE_COUNT,
+    STMT_LOAD_ENTRIES,
+    STMT_LOAD_KEYS,
+    STMT_LOAD_KEY_ROWS,
+    STMT_LOAD_KEY_ENTRIES,
+    STMT_LOAD_OPEN_ROWS,
+    STMT_LOAD_OPEN_ENTRIES,
+    STMT_LOAD_DEFINITION,
+    STMT_COUNT
+};
+extern const struct stmt stmts[STMT_COUNT];
+
+/* What stands around them. Times of waiting for a lock: LOCK_TIMEOUT_MS of the session for a whole
+ * batch, SPLIT_LOCK_TIMEOUT_MS while the one that fails is looked for. */
+enum { LOCK_TIMEOUT_MS = 200, SPLIT_LOCK_TIMEOUT_MS = 25 };
+enum control_id {
+    CONTROL_BEGIN,
+    CONTROL_BEGIN_READ, /* one snapshot for all loads of a batch */
+    CONTROL_HURRY,
+    CONTROL_COMMIT,
+    CONTROL_ROLLBACK,
+    CONTROL_COUNT
+};
+extern const struct stmt control_stmts[CONTROL_COUNT];
+
+/* The reader's connection. */
+enum read_stmt_id {
+    READ_RESOLVE,
+    READ_ROW,
+    READ_ENTRIES,
+    READ_CONTENT,
+    READ_LIST_NEWEST,
+    READ_LIST_OLDEST,
+    READ_LIST_ID_NEWEST,
+    READ_LIST_ID_OLDEST,
+    READ_DEFINITION,
+    READ_DEFINITIONS,
+    READ_REGISTER_NAME,
+    READ_REGISTER_LOCK,
+    READ_REGISTER_FIND,
+    READ_REGISTER_ADD,
+    READ_COUNT
+};
+extern const struct stmt read_stmts[READ_COUNT];
+
+#endif

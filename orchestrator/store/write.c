@@ -1,0 +1,347 @@
+#include "store/write.h"
+
+#include "store/decode.h"
+
+#include <string.h>
+
+static const struct journal_entry *appended(const struct store_op *op, size_t index)
+{
+    return saga_entry(op->saga, op->transition->append_seq + (int64_t)index);
+}
+
+/* A transition appends nothing but the lease that it grants. */
+static bool grants_only(const struct store_op *op)
+{
+    return op->transition->append_count == 1 && appended(op, 0)->kind == ENTRY_LEASE;
+}
+
+static bool transition_stmt(const struct store_op *op, enum stmt_id *ret)
+{
+    const struct transition *t = op->transition;
+    bool appends = t->append_seq != 0 && t->append_count > 0;
+    if (t->late_row) {
+        *ret = STMT_LATE;
+        return !t->finishes && !appends && !t->phase_change;
+    }
+    if (appends && !t->changes_row && grants_only(op))
+        *ret = t->finishes ? STMT_FINISH_GRANT : STMT_GRANT;
+    else if (appends)
+        /* Also evidence that leaves the row as it is: only the locked row tells that no end came
+         * before it, since an end has no entry. */
+        *ret = STMT_PHASE;
+    else if (t->finishes)
+        *ret = t->changes_row ? STMT_FINISH_END : STMT_FINISH;
+    else
+        return false;
+    return true;
+}
+
+int write_route(struct store_op *op, struct write *ret, struct err *err)
+{
+    struct write write = { .op = op };
+    const struct transition *t = op->transition;
+    if (op->kind == STORE_EXTEND) {
+        write.stmt = STMT_EXTEND;
+        write.uid = op->uid;
+        write.seq = op->seq;
+    } else if (op->kind == STORE_START) {
+        if (t->finishes || t->changes_row || t->late_row ||
+            (t->append_seq && (t->append_seq != 1 || !grants_only(op))))
+            return err_set(err, ERR_INTERNAL, "start: no statement carries this transition");
+        write.stmt = STMT_START;
+        write.uid = saga_row(op->saga)->uid;
+        write.seq = 1;
+    } else {
+        if (!transition_stmt(op, &write.stmt))
+            return err_set(err, ERR_INTERNAL, "no statement carries this transition");
+        write.uid = saga_row(op->saga)->uid;
+        write.seq = t->late_row ? t->late.fence : t->append_seq ? t->append_seq : t->finish_seq;
+    }
+    *ret = write;
+    return 0;
+}
+
+static int compare_place(const struct write *a, const struct uuid *uid, int64_t seq)
+{
+    uint8_t shard = uuid_shard(&a->uid), other = uuid_shard(uid);
+    if (shard != other)
+        return shard < other ? -1 : 1;
+    int order = memcmp(a->uid.bytes, uid->bytes, sizeof uid->bytes);
+    if (order != 0)
+        return order;
+    return a->seq < seq ? -1 : a->seq > seq;
+}
+
+int write_compare(const void *a, const void *b)
+{
+    const struct write *left = a, *right = b;
+    if (left->op->suspect != right->op->suspect)
+        return left->op->suspect ? 1 : -1;
+    if (left->stmt != right->stmt)
+        return left->stmt < right->stmt ? -1 : 1;
+    return compare_place(left, &right->uid, right->seq);
+}
+
+static void put_place(struct params *params, const struct uuid *uid)
+{
+    params_int2(params, uuid_shard(uid));
+    params_uuid(params, uid);
+}
+
+static void put_null(struct params *params, size_t count)
+{
+    while (count-- > 0)
+        params_null(params);
+}
+
+static const char *step_name(const struct saga *saga, int16_t step)
+{
+    return step < 0 ? NULL : saga_definition(saga)->steps[step].name;
+}
+
+/* FINISH_PARAMS; without a lease to finish seq and what follows are NULL. */
+static void put_finish(struct params *params, const struct store_op *op, const struct uuid *uid)
+{
+    const struct transition *t = op->transition;
+    put_place(params, uid);
+    if (!t->finishes) {
+        put_null(params, 7);
+        return;
+    }
+    const struct journal_entry *entry = saga_entry(op->saga, t->finish_seq);
+    params_int8(params, t->finish_seq);
+    params_bool(params, t->only_if_expired);
+    params_text(params, outcome_name(entry->outcome));
+    if (t->retry_in_ms >= 0)
+        params_int8(params, t->retry_in_ms);
+    else
+        params_null(params);
+    params_bytes(params, &entry->output);
+    params_text(params, entry->error_code);
+    params_text(params, entry->error_message);
+}
+
+/* GRANT_PARAMS */
+static void put_grant(struct params *params, const struct store_op *op)
+{
+    const struct journal_entry *entry = appended(op, 0);
+    params_int8(params, entry->seq);
+    params_int8(params, entry->fence);
+    params_text(params, step_name(op->saga, entry->step));
+    params_int2(params, entry->step);
+    params_text(params, operation_name(entry->operation));
+    params_int4(params, entry->try_);
+    params_text(params, entry->worker);
+    params_int8(params, op->transition->lease_ms);
+    params_int8(params, op->transition->attempt_timeout_ms);
+}
+
+/* ROW_PARAMS; a transition that does not change the row expects it as it is and leaves it so. */
+static void put_row(struct params *params, const struct store_op *op)
+{
+    const struct saga_row *row = saga_row(op->saga);
+    const struct transition *t = op->transition;
+    params_text(params, saga_state_name(t->changes_row ? t->state_from : row->state));
+    params_text(params, saga_state_name(t->changes_row ? t->phase_from : row->phase));
+    params_text(params, saga_state_name(row->state));
+    params_text(params, saga_state_name(row->phase));
+    params_bool(params, row->doubt);
+    params_text(params, park_reason_name(row->park_reason));
+    params_text(params, step_name(op->saga, row->park_step));
+    if (row->park_step >= 0)
+        params_int2(params, row->park_step);
+    else
+        params_null(params);
+    params_text(params, row->park_code);
+    params_text(params, row->park_message);
+    params_bool(params, t->ends);
+    params_bool(params, t->changes_row);
+}
+
+static const char *reason_name(const struct journal_entry *entry)
+{
+    if (entry->kind == ENTRY_COMPENSATE)
+        return cause_name((enum cause)entry->reason);
+    return entry->kind == ENTRY_PARK ? park_reason_name((enum park_reason)entry->reason) : NULL;
+}
+
+/* ENTRY_PARAMS */
+static void put_entry(struct params *params, const struct store_op *op, const struct uuid *uid,
+                      size_t index)
+{
+    const struct journal_entry *entry = appended(op, index);
+    bool lease = entry->kind == ENTRY_LEASE;
+    params_uuid(params, uid);
+    params_bool(params, index == 0);
+    params_int8(params, entry->seq);
+    params_int8(params, entry->fence);
+    params_text(params, entry_kind_name(entry->kind));
+    params_text(params, step_name(op->saga, entry->step));
+    if (entry->step >= 0)
+        params_int2(params, entry->step);
+    else
+        params_null(params);
+    params_text(params, entry->step >= 0 ? operation_name(entry->operation) : NULL);
+    params_int4(params, entry->try_);
+    params_text(params, entry->worker);
+    params_text(params, outcome_name(entry->outcome));
+    params_bytes(params, &entry->output);
+    params_text(params, entry->error_code);
+    params_text(params, entry->error_message);
+    params_text(params, reason_name(entry));
+    if (entry->about)
+        params_int8(params, entry->about);
+    else
+        params_null(params);
+    params_text(params, entry->actor);
+    if (lease) {
+        params_int8(params, op->transition->lease_ms);
+        params_int8(params, op->transition->attempt_timeout_ms);
+    } else {
+        put_null(params, 2);
+    }
+}
+
+static void put_start(struct params *params, const struct store_op *op, const struct uuid *uid)
+{
+    const struct saga_row *row = saga_row(op->saga);
+    const struct definition *definition = saga_definition(op->saga);
+    put_place(params, uid);
+    params_text(params, row->namespace_);
+    params_text(params, row->definition);
+    params_text(params, row->saga_id);
+    params_int4(params, row->run);
+    params_blob(params, op->input_digest, sizeof op->input_digest);
+    params_int4(params, row->revision);
+    params_bytes(params, &row->input);
+    params_text(params, row->labels);
+    if (definition->deadline_ms > 0)
+        params_int8(params, definition->deadline_ms);
+    else
+        params_null(params);
+    if (row->has_related)
+        params_uuid(params, &row->related);
+    else
+        params_null(params);
+    if (!op->transition->append_seq) {
+        put_null(params, 7);
+        return;
+    }
+    const struct journal_entry *entry = appended(op, 0);
+    params_int8(params, entry->fence);
+    params_text(params, step_name(op->saga, entry->step));
+    params_int2(params, entry->step);
+    params_text(params, operation_name(entry->operation));
+    params_text(params, entry->worker);
+    params_int8(params, op->transition->lease_ms);
+    params_int8(params, op->transition->attempt_timeout_ms);
+}
+
+static void put_late(struct params *params, const struct store_op *op, const struct uuid *uid)
+{
+    const struct late_report *late = &op->transition->late;
+    put_place(params, uid);
+    params_int8(params, late->fence);
+    params_text(params, outcome_name(late->outcome));
+    params_bool(params, late->effect);
+    params_bytes(params, &late->output);
+    params_text(params, late->error_code);
+    params_text(params, late->error_message);
+}
+
+static void put_phase(struct params *params, const struct store_op *op, const struct uuid *uid)
+{
+    put_finish(params, op, uid);
+    put_row(params, op);
+    size_t first_entry_column = params->at;
+    for (size_t i = 0; i < op->transition->append_count; i++) {
+        params_seek(params, first_entry_column);
+        put_entry(params, op, uid, i);
+    }
+}
+
+static void put(struct params *params, const struct write *write)
+{
+    const struct store_op *op = write->op;
+    switch (write->stmt) {
+    case STMT_EXTEND:
+        put_place(params, &op->uid);
+        params_int8(params, op->seq);
+        params_int8(params, op->lease_ms);
+        break;
+    case STMT_START:
+        put_start(params, op, &write->uid);
+        break;
+    case STMT_GRANT:
+        put_place(params, &write->uid);
+        put_grant(params, op);
+        break;
+    case STMT_FINISH_GRANT:
+        put_finish(params, op, &write->uid);
+        put_grant(params, op);
+        break;
+    case STMT_PHASE:
+        put_phase(params, op, &write->uid);
+        break;
+    case STMT_FINISH_END:
+        put_finish(params, op, &write->uid);
+        put_row(params, op);
+        break;
+    case STMT_LATE:
+        put_late(params, op, &write->uid);
+        break;
+    default:
+        put_finish(params, op, &write->uid);
+        break;
+    }
+}
+
+void write_fill(struct params *params, const struct write *writes, size_t count, const char *node)
+{
+    enum stmt_id stmt = writes[0].stmt;
+    params_start(params, &stmts[stmt]);
+    for (size_t i = 0; i < count; i++) {
+        params_seek(params, 0);
+        put(params, &writes[i]);
+    }
+    if (stmt == STMT_START)
+        params_text(params, node); /* the one scalar, behind the arrays */
+}
+
+static struct write *find(struct write *writes, size_t count, const struct uuid *uid, int64_t seq)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_place(&writes[middle], uid, seq) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && compare_place(&writes[low], uid, seq) == 0 ? &writes[low] : NULL;
+}
+
+int write_mark(const PGresult *result, struct write *writes, size_t count, struct err *err)
+{
+    const char *name = stmts[writes[0].stmt].name;
+    struct columns columns = { .result = result, .table = name, .err = err };
+    for (int row = 0; row < PQntuples(result); row++) {
+        columns.row = row;
+        columns.at = 0;
+        bool present;
+        struct uuid uid = columns.uid = columns_uuid(&columns, &present);
+        int64_t seq = columns_int8(&columns);
+        int64_t now_ms = columns_time_ms(&columns);
+        struct write *write = find(writes, count, &uid, seq);
+        if (!columns.failed && !write)
+            return err_set(err, ERR_INTERNAL, "%s returned a row that was not asked for", name);
+        if (columns.failed)
+            return (int)err->code;
+        /* The same lease extended twice in one batch is one row of the statement. */
+        for (; write < writes + count && compare_place(write, &uid, seq) == 0; write++) {
+            write->applied = true;
+            write->now_ms = now_ms;
+        }
+    }
+    return 0;
+}
