@@ -192,8 +192,11 @@ int driver_run(const struct run_options *options, struct err *err)
     if (rc)
         return rc;
     run.acknowledged = mem_calloc((size_t)options->count + 1, sizeof *run.acknowledged);
-    rc = run.acknowledged ? client_new(options->sagad, &run.client, err)
-                          : err_set(err, ERR_NOMEM, "run");
+    if (!run.acknowledged) {
+        books_done(&run.books);
+        return err_set(err, ERR_NOMEM, "run");
+    }
+    rc = client_new(options->sagad, &run.client, err);
     if (!rc)
         rc = play(&run, err);
     if (rc && run.is_terminal)
