@@ -15,7 +15,6 @@ foreach(file IN LISTS FILES)
     math(EXPR expected "${expected} + 1")
     file(READ ${file} hex HEX)
     string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
-    string(REGEX REPLACE "((....{6})(....{6})(....{6})(....{6}))" "\\1\n" bytes "${bytes}")
     string(APPEND arrays "static const char sql_${version}[] = {\n${bytes}'\\0' };\n")
     string(APPEND rows
         "    { ${version}, \"${name}\", sql_${version}, sizeof sql_${version} - 1 },\n")
