@@ -104,6 +104,7 @@ int saga_worker_new(const struct saga_worker_options *options, struct saga_worke
         if (!ok)
             (void)err_set(&err, ERR_NOMEM, "addresses");
     }
+    worker->session.address_count = (unsigned)worker->address_count;
     if (!ok) {
         (void)saga_worker_free(worker); /* always NULL */
         return fail(error, &err);

@@ -71,9 +71,9 @@ typedef void saga_handler(struct saga_task *task, void *ctx);
  * included. `handler` is called on several threads at once. */
 int saga_worker_handle(struct saga_worker *worker, const char *name, int max_in_flight,
                        saga_handler *handler, void *ctx, struct saga_error *error);
-/* Serves until it is drained: returns 0 then, also when acknowledgements were still missing after
- * drain_ms (the orchestrator finds out by itself). Reconnects for ever. Waits for handlers to
- * return, however long they take. Not 0: it could not start. */
+/* Once for each worker. Serves until it is drained: returns 0 then, also when acknowledgements were
+ * still missing after drain_ms (the orchestrator finds out by itself). Reconnects for ever. Waits
+ * for handlers to return, however long they take. Not 0: it could not start. */
 int saga_worker_run(struct saga_worker *worker, struct saga_error *error);
 /* Take no more tasks, give back those that were not started, finish and report the others, end.
  * Any thread, any time, also from a signal handler. */

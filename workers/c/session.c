@@ -77,6 +77,7 @@ int session_init(struct session *session, const char *worker_id, int64_t drain_m
     memset(session, 0, sizeof *session);
     session->clock = *clock;
     session->drain_ms = drain_ms;
+    session->address_count = 1;
     rng_seed(&session->rng, seed);
     (void)snprintf(session->instance, sizeof session->instance, "%016llx%016llx",
                    (unsigned long long)rng_next(&session->rng),
@@ -171,9 +172,11 @@ void session_lost(struct session *session, int64_t now_ms)
 
     if (session->phase == SESSION_ONLINE && now_ms - session->welcomed_ms >= SESSION_STEADY_MS)
         session->failures = 0;
+    /* Every address is tried once before the pause grows. */
+    unsigned round = session->failures / session->address_count;
     int64_t longest = SESSION_BACKOFF_MAX_MS;
-    if (session->failures < 6 && (2 * SESSION_BACKOFF_MIN_MS) << session->failures < longest)
-        longest = (2 * SESSION_BACKOFF_MIN_MS) << session->failures;
+    if (round < 6 && (2 * SESSION_BACKOFF_MIN_MS) << round < longest)
+        longest = (2 * SESSION_BACKOFF_MIN_MS) << round;
     session->failures++;
     uint64_t spread = (uint64_t)(longest - SESSION_BACKOFF_MIN_MS) + 1;
     session->reconnect_ms =

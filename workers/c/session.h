@@ -68,6 +68,7 @@ struct session {
     int64_t opened_ms, welcomed_ms, heard_ms, sent_ms, drain_sent_ms, server_drain_until_ms;
     int64_t extend_check_ms; /* no lease needs extending before */
     unsigned failures;       /* in a row */
+    unsigned address_count;  /* at least 1; set before the first stream */
     int64_t reconnect_ms;    /* OFFLINE: when to try again */
 
     bool draining;
