@@ -1,0 +1,78 @@
+/* What the verbs of sagactl share: the connection, how answers and errors are printed, how a saga
+ * is named on the command line. Functions that print return the exit code. thread: the main thread.
+ */
+#ifndef CTL_CTL_H
+#define CTL_CTL_H
+
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+
+#include <jansson.h>
+#include <protobuf-c/protobuf-c.h>
+#include <saga/v1/saga.pb-c.h>
+
+enum { CTL_EXIT_FAILED = 1, CTL_ACTOR_SIZE = 129, CTL_PAGE_SIZE = 500 };
+
+struct ctl {
+    const char *address;
+    const char *namespace_; /* NULL: not given */
+    bool json, color;
+    int64_t timeout_ms; /* of a call */
+    bool timeout_given;
+    struct client *client; /* connected with the first call; NULL before */
+};
+
+/* Fills from the common options and the environment. */
+MUST_USE int ctl_init(struct ctl *ctl, const struct ctl_arguments *arguments, struct err *err);
+void ctl_done(struct ctl *ctl);
+
+/* One call. 0: the caller owns *ret. Otherwise it has printed what the server said, and returns the
+ * exit code. */
+MUST_USE int ctl_call(struct ctl *ctl, const char *method, const ProtobufCMessage *request,
+                      const ProtobufCMessageDescriptor *reply_type, void *ret);
+/* The same without printing. */
+MUST_USE int ctl_call_quietly(struct ctl *ctl, const char *method, const ProtobufCMessage *request,
+                              const ProtobufCMessageDescriptor *reply_type, int64_t timeout_ms,
+                              void *ret, struct client_failure *ret_failure, struct err *err);
+void ctl_message_free_p(void *message);
+
+/* "sagactl: NOT_FOUND: ..." with reason and field violations. */
+void ctl_write_failure(const struct ctl *ctl, const struct client_failure *failure,
+                       struct buf *out);
+int ctl_print_failure(const struct ctl *ctl, const struct client_failure *failure);
+/* "sagactl: ..."; the exit code that fits: usage for ERR_INVALID, else failed. */
+int ctl_print_error(const struct err *err);
+/* Text or JSON to stdout. 0, or the exit code when it could not be written whole. */
+int ctl_print_text(const struct buf *text);
+int ctl_print_message(const ProtobufCMessage *message);
+int ctl_print_json(json_t *value); /* consumed */
+/* Appends each element of list `name` of one page to `all`, an array. */
+MUST_USE int ctl_add_page(json_t *all, const ProtobufCMessage *page, const char *name,
+                          struct err *err);
+
+/* $SAGACTL_ACTOR, or the name of the user of the operating system. */
+void ctl_actor(char ret[CTL_ACTOR_SIZE]);
+int64_t ctl_now_ms(void);
+/* A whole file ("-": stdin), at most `limit` bytes; owned by the caller. */
+MUST_USE int ctl_read_file(const char *path, size_t limit, struct buf *ret, struct err *err);
+
+/* The saga that "[DEFINITION] KEY" and --run name. With KEY alone the definition is looked up: it
+ * must be one. KEY may be a saga's uid, too. Strings of *ret borrow from the arguments or `found`,
+ * which the caller frees. Prints what is wrong. */
+struct ctl_saga {
+    Saga__V1__SagaRef ref;
+    Saga__V1__ListSagasResponse *found; /* NULL: not needed */
+};
+#define CTL_RUN_OPTION                                                                             \
+    {                                                                                              \
+        "run", "N", false, "which run of the key (default: the latest)"                            \
+    }
+MUST_USE int ctl_saga_find(struct ctl *ctl, const struct ctl_arguments *arguments,
+                           struct ctl_saga *ret);
+void ctl_saga_done(struct ctl_saga *saga);
+
+/* Sagas of one key, newest first; owned by the caller. Prints what is wrong. */
+MUST_USE int ctl_sagas_of_key(struct ctl *ctl, const char *namespace_, const char *definition,
+                              const char *key, Saga__V1__ListSagasResponse **ret);
+
+#endif

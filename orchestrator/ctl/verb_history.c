@@ -1,0 +1,114 @@
+/* sagactl history: the journal of one saga. */
+#include "ctl/ctl.h"
+#include "ctl/names.h"
+#include "ctl/verbs.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct ctl_option options[] = { CTL_RUN_OPTION, { NULL, NULL, false, NULL } };
+
+/* "DONE", "REFUSED", "REPORT of 4: DONE", "open until ...". */
+static void write_result(const Saga__V1__JournalEntry *entry, int64_t now_ms, struct buf *out)
+{
+    if (*entry->reason)
+        buf_text(out, entry->reason);
+    if (entry->about)
+        buf_printf(out, "%sof entry %" PRId64 ":", out->size ? " " : "", entry->about);
+    const char *outcome = name_outcome(entry->outcome);
+    if (*outcome)
+        buf_printf(out, "%s%s", out->size ? " " : "", outcome);
+    else if (entry->kind == SAGA__V1__JOURNAL_ENTRY__KIND__KIND_LEASE) {
+        buf_text(out, "open, lease until ");
+        screen_time(out, entry->lease_until_time, now_ms);
+    }
+    if (*entry->actor)
+        buf_printf(out, "%sby %s", out->size ? " " : "", entry->actor);
+    const Saga__V1__ErrorInfo *error = entry->error;
+    if (error && (*error->code || *error->message))
+        buf_printf(out, " %s%s%s", error->code, *error->code && *error->message ? ": " : "",
+                   error->message);
+}
+
+static void add_row(struct table *table, const Saga__V1__JournalEntry *entry, int64_t now_ms)
+{
+    CLEANUP(buf_done) struct buf time = { 0 };
+    CLEANUP(buf_done) struct buf result = { 0 };
+    CLEANUP(buf_done) struct buf took = { 0 };
+    screen_time(&time, entry->lease_time ? entry->lease_time : entry->finish_time, now_ms);
+    if (entry->lease_time && entry->finish_time)
+        buf_printf(&took, "%" PRId64 " ms",
+                   screen_time_ms(entry->finish_time) - screen_time_ms(entry->lease_time));
+    write_result(entry, now_ms, &result);
+    table_cellf(table, "%" PRId64, entry->seq);
+    table_cell(table, buf_cstr(&time), STYLE_PLAIN);
+    table_cell(table, name_entry_kind(entry->kind), STYLE_PLAIN);
+    table_cell(table, entry->step, STYLE_BOLD);
+    table_cell(table, name_operation(entry->operation), STYLE_PLAIN);
+    if (entry->try_)
+        table_cellf(table, "%d", entry->try_);
+    else
+        table_cell(table, NULL, STYLE_PLAIN);
+    table_cell(table, entry->worker, STYLE_PLAIN);
+    table_cell(table, buf_cstr(&took), STYLE_PLAIN);
+    table_cell(table, buf_cstr(&result), STYLE_PLAIN);
+}
+
+static int read_pages(struct ctl *ctl, Saga__V1__SagaRef *ref, struct table *table, json_t *entries)
+{
+    char token[512] = "";
+    int64_t now_ms = ctl_now_ms();
+    do {
+        CLEANUP(ctl_message_free_p) Saga__V1__ListJournalResponse *page = NULL;
+        Saga__V1__ListJournalRequest request = SAGA__V1__LIST_JOURNAL_REQUEST__INIT;
+        struct err err;
+        request.saga = ref;
+        request.page_size = CTL_PAGE_SIZE;
+        request.page_token = token;
+        int rc = ctl_call(ctl, "/saga.v1.SagaService/ListJournal", &request.base,
+                          &saga__v1__list_journal_response__descriptor, &page);
+        if (rc != 0)
+            return rc;
+        if (ctl->json && ctl_add_page(entries, &page->base, "entries", &err) != 0)
+            return ctl_print_error(&err);
+        for (size_t i = 0; !ctl->json && i < page->n_entries; i++)
+            add_row(table, page->entries[i], now_ms);
+        if (strlen(page->next_page_token) >= sizeof token) {
+            (void)fputs("sagactl: the server's page token is too long\n", stderr);
+            return CTL_EXIT_FAILED;
+        }
+        (void)snprintf(token, sizeof token, "%s", page->next_page_token);
+    } while (*token);
+    return 0;
+}
+
+static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
+{
+    static const char *const headers[] = { "SEQ", "TIME",   "KIND", "STEP",  "OPERATION",
+                                           "TRY", "WORKER", "TOOK", "RESULT" };
+    CLEANUP(ctl_saga_done) struct ctl_saga named = { .found = NULL };
+    int rc = ctl_saga_find(ctl, arguments, &named);
+    if (rc != 0)
+        return rc;
+    struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
+    json_t *entries = json_array();
+    rc = read_pages(ctl, &named.ref, &table, entries);
+    if (rc == 0 && ctl->json) {
+        rc = ctl_print_json(json_pack("{s:O}", "entries", entries));
+    } else if (rc == 0) {
+        CLEANUP(buf_done) struct buf text = { 0 };
+        table_write(&table, "", ctl->color, &text);
+        rc = ctl_print_text(&text);
+    }
+    json_decref(entries);
+    table_done(&table);
+    return rc;
+}
+
+const struct ctl_verb verb_history = {
+    "history", "[DEFINITION] KEY",
+    1,         2,
+    options,   "the journal of one saga: every lease and every decision, oldest first",
+    run,
+};

@@ -1,0 +1,300 @@
+#include "ctl/where_text.h"
+
+#include "ctl/names.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void line_begin(struct buf *out, const char *label)
+{
+    buf_printf(out, "  %-8s ", label);
+}
+
+static void write_error(const Saga__V1__ErrorInfo *error, struct buf *out)
+{
+    if (!error || (!*error->code && !*error->message))
+        return;
+    buf_text(out, " ");
+    screen_text(out, error->code);
+    if (*error->message) {
+        buf_text(out, *error->code ? ": " : "");
+        screen_text(out, error->message);
+    }
+}
+
+static void write_state(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+{
+    line_begin(out, "state");
+    screen_styled(out, name_saga_state(saga->state), style_saga_state(saga->state), view->color);
+    if (saga->state == SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED)
+        buf_printf(out, " while %s", name_saga_state(saga->phase));
+    buf_text(out, " since ");
+    screen_time(out, saga->state_time, view->now_ms);
+    if (saga->doubt)
+        buf_text(out, ", in doubt: a late report speaks against what is recorded");
+    buf_text(out, "\n");
+}
+
+/* Why it is parked, in plain words. */
+static const char *park_words(Saga__V1__ParkReason reason)
+{
+    switch (reason) {
+    case SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN:
+        return "the step may have taken effect or not, and may not be repeated by itself";
+    case SAGA__V1__PARK_REASON__PARK_REASON_IDEMPOTENCY_WINDOW_OVER:
+        return "the other side no longer remembers the key, so a repeat is not safe";
+    case SAGA__V1__PARK_REASON__PARK_REASON_RETRIES_EXHAUSTED:
+        return "every try failed without an effect, and the retry budget is spent";
+    case SAGA__V1__PARK_REASON__PARK_REASON_COMPENSATION_FAILED:
+        return "the compensation was refused or its retry budget is spent";
+    case SAGA__V1__PARK_REASON__PARK_REASON_REJECTED_AFTER_PIVOT:
+        return "a step was refused after the point of no return";
+    case SAGA__V1__PARK_REASON__PARK_REASON_DEADLINE_EXCEEDED:
+        return "the saga's deadline has passed";
+    case SAGA__V1__PARK_REASON__PARK_REASON_FOREIGN_EFFECT:
+        return "the effect is there already, but it was not made by this saga";
+    case SAGA__V1__PARK_REASON__PARK_REASON_LATE_EFFECT:
+        return "a report came late and says that something happened after all";
+    case SAGA__V1__PARK_REASON__PARK_REASON_WORKER_KILLER:
+        return "each worker that takes the step is lost: the step seems to kill them";
+    case SAGA__V1__PARK_REASON__PARK_REASON_LIMIT_REACHED:
+        return "the saga has reached a limit of its journal";
+    case SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED:
+        return "an operator suspended it";
+    default:
+        return "for a reason that this sagactl does not know";
+    }
+}
+
+static void write_park(const Saga__V1__Saga *saga, struct buf *out)
+{
+    const Saga__V1__Park *park = saga->park;
+    if (!park || saga->state != SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED)
+        return;
+    line_begin(out, "parked");
+    buf_printf(out, "%s", name_park_reason(park->reason));
+    if (*park->step) {
+        buf_text(out, " at step ");
+        screen_text(out, park->step);
+    }
+    buf_printf(out, ": %s", park_words(park->reason));
+    if (park->error && (*park->error->code || *park->error->message)) {
+        buf_text(out, "\n");
+        line_begin(out, "");
+        buf_text(out, "last said:");
+        write_error(park->error, out);
+    }
+    buf_text(out, "\n");
+}
+
+static const char *cause_words(const char *reason)
+{
+    static const struct {
+        const char *reason, *words;
+    } causes[] = {
+        { "REFUSED", "a step was refused" },
+        { "CANCELLED", "it was cancelled" },
+        { "DEADLINE", "its deadline passed" },
+        { "UNKNOWN", "the outcome of a step stayed unknown" },
+        { "EXHAUSTED", "the retry budget of a step was spent" },
+        { "START_TIMEOUT", "no worker took a step in time" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(causes); i++)
+        if (strcmp(causes[i].reason, reason) == 0)
+            return causes[i].words;
+    return "it turned back";
+}
+
+static void write_cause(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+{
+    const Saga__V1__FirstCause *cause = saga->cause;
+    if (!cause)
+        return;
+    line_begin(out, "cause");
+    screen_text(out, cause->reason);
+    buf_printf(out, ": %s", cause_words(cause->reason));
+    if (*cause->step) {
+        buf_text(out, ", step ");
+        screen_text(out, cause->step);
+    }
+    if (cause->try_ > 0)
+        buf_printf(out, ", try %d", cause->try_);
+    if (*cause->actor) {
+        buf_text(out, ", by ");
+        screen_text(out, cause->actor);
+    }
+    if (cause->error && (*cause->error->code || *cause->error->message)) {
+        buf_text(out, ",");
+        write_error(cause->error, out);
+    }
+    buf_text(out, ", ");
+    screen_time(out, cause->time, view->now_ms);
+    buf_text(out, "\n");
+}
+
+static void write_times(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+{
+    line_begin(out, "started");
+    screen_time(out, saga->start_time, view->now_ms);
+    if (saga->deadline_time && !saga_state_is_end(saga->state)) {
+        buf_text(out, ", deadline ");
+        screen_time(out, saga->deadline_time, view->now_ms);
+    }
+    if (saga->end_time) {
+        buf_text(out, ", ended ");
+        screen_time(out, saga->end_time, view->now_ms);
+    }
+    buf_text(out, "\n");
+    if (saga->n_labels) {
+        line_begin(out, "labels");
+        for (size_t i = 0; i < saga->n_labels; i++) {
+            buf_text(out, i ? ", " : "");
+            screen_text(out, saga->labels[i]->key);
+            buf_text(out, "=");
+            screen_text(out, saga->labels[i]->value);
+        }
+        buf_text(out, "\n");
+    }
+    if (*saga->related_saga) {
+        line_begin(out, "related");
+        screen_text(out, saga->related_saga);
+        buf_text(out, "\n");
+    }
+}
+
+/* --- the steps -----------------------------------------------------------------------------------
+ */
+
+static void step_row(const Saga__V1__StepStatus *step, const struct where_view *view,
+                     struct table *table)
+{
+    CLEANUP(buf_done) struct buf last = { 0 };
+    CLEANUP(buf_done) struct buf since = { 0 };
+    buf_text(&last, name_outcome(step->last_outcome));
+    write_error(step->last_error, &last);
+    screen_time(&since, step->state_time, view->now_ms);
+    table_cell(table, step->name, STYLE_BOLD);
+    table_cell(table, name_step_state(step->state), style_step_state(step->state));
+    if (step->tries)
+        table_cellf(table, "%d", step->tries);
+    else
+        table_cell(table, "-", STYLE_FAINT);
+    table_cell(table, *step->worker ? step->worker : "-",
+               *step->worker ? STYLE_PLAIN : STYLE_FAINT);
+    if (step->fence)
+        table_cellf(table, "%" PRId64, step->fence);
+    else
+        table_cell(table, "-", STYLE_FAINT);
+    table_cell(table, buf_cstr(&since), STYLE_PLAIN);
+    table_cell(table, last.size ? buf_cstr(&last) : "-", STYLE_PLAIN);
+}
+
+static void write_steps(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+{
+    static const char *const headers[] = { "STEP",  "STATE", "TRIES",       "WORKER",
+                                           "FENCE", "SINCE", "LAST OUTCOME" };
+    struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
+    for (size_t i = 0; i < saga->n_steps; i++)
+        step_row(saga->steps[i], view, &table);
+    table_write(&table, "    ", view->color, out);
+    table_done(&table);
+}
+
+/* --- what it waits for -------------------------------------------------------------------------
+ */
+
+static void write_of_step(const Saga__V1__Waiting *waiting, struct buf *out)
+{
+    if (!*waiting->step)
+        return;
+    buf_text(out, waiting->operation == SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION
+                      ? " for the compensation of "
+                      : " for ");
+    screen_text(out, waiting->step);
+}
+
+static void write_until(const Saga__V1__Waiting *waiting, const char *words,
+                        const struct where_view *view, struct buf *out)
+{
+    if (!waiting->until_time)
+        return;
+    buf_text(out, words);
+    screen_time(out, waiting->until_time, view->now_ms);
+}
+
+static void write_waiting_for(const Saga__V1__Waiting *waiting, const struct where_view *view,
+                              struct buf *out)
+{
+    switch (waiting->kind) {
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_WORKER:
+        buf_text(out, "a worker that serves ");
+        screen_text(out, waiting->handler);
+        write_of_step(waiting, out);
+        buf_printf(out, ": %d worker%s connected serve%s it", waiting->workers_connected,
+                   waiting->workers_connected == 1 ? "" : "s",
+                   waiting->workers_connected == 1 ? "s" : "");
+        write_until(waiting, ", given up at ", view, out);
+        break;
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_RETRY:
+        buf_text(out, "the next try");
+        write_of_step(waiting, out);
+        write_until(waiting, " at ", view, out);
+        break;
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_REPORT:
+        buf_text(out, "the report of worker ");
+        screen_text(out, waiting->worker);
+        write_of_step(waiting, out);
+        write_until(waiting, ", whose lease ends at ", view, out);
+        break;
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_SETTLE:
+        buf_text(out, "a request that may still be on its way");
+        write_of_step(waiting, out);
+        write_until(waiting, " until ", view, out);
+        break;
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR:
+        buf_text(out, "a person");
+        break;
+    default:
+        buf_text(out, "something that this sagactl does not know");
+        break;
+    }
+}
+
+static void write_waiting(const Saga__V1__Saga *saga, const struct where_view *view,
+                          struct buf *out)
+{
+    const Saga__V1__Waiting *waiting = saga->waiting;
+    if (!waiting || waiting->kind == SAGA__V1__WAIT_KIND__WAIT_KIND_UNSPECIFIED)
+        return;
+    line_begin(out, "waits");
+    buf_text(out, "for ");
+    write_waiting_for(waiting, view, out);
+    if (waiting->since_time) {
+        buf_text(out, ", since ");
+        screen_time(out, waiting->since_time, view->now_ms);
+    }
+    buf_text(out, "\n");
+}
+
+void where_write(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+{
+    CLEANUP(buf_done) struct buf title = { 0 };
+    buf_printf(
+        &title, "%s%s%s %s", strcmp(saga->namespace_, "default") == 0 ? "" : saga->namespace_,
+        strcmp(saga->namespace_, "default") == 0 ? "" : "/", saga->definition, saga->saga_id);
+    screen_styled(out, buf_cstr(&title), STYLE_BOLD, view->color);
+    buf_printf(out, "  (run %d, revision %d, %s)\n", saga->run, saga->revision, saga->uid);
+    write_state(saga, view, out);
+    write_park(saga, out);
+    write_cause(saga, view, out);
+    write_times(saga, view, out);
+    write_steps(saga, view, out);
+    write_waiting(saga, view, out);
+    CLEANUP(buf_done) struct buf advice = { 0 };
+    where_write_advice(saga, view, &advice);
+    if (advice.size) {
+        line_begin(out, "next");
+        buf_printf(out, "%s\n", buf_cstr(&advice));
+    }
+}

@@ -1,0 +1,20 @@
+/* One saga on one screen: where it stands, since when, what each step did, what it waits for and
+ * what to do about it. Text only, from a saga.v1.Saga in FULL view. Any thread. */
+#ifndef CTL_WHERE_TEXT_H
+#define CTL_WHERE_TEXT_H
+
+#include "ctl/screen.h"
+
+#include <saga/v1/saga.pb-c.h>
+
+struct where_view {
+    int64_t now_ms;
+    bool color;
+    const char *address; /* NULL: the default one; else commands name it */
+};
+
+void where_write(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+/* What an operator can do now; "" when there is nothing to do or nothing to wait for. */
+void where_write_advice(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+
+#endif
