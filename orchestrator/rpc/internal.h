@@ -1,0 +1,120 @@
+/* What the files of this folder share: the server, its pumps, its method table. Not for others. */
+#ifndef RPC_INTERNAL_H
+#define RPC_INTERNAL_H
+
+#include "core/limits.h"
+#include "rpc/call.h"
+#include "rpc/listen.h"
+#include "rpc/server.h"
+
+#include <pthread.h>
+
+enum {
+    RPC_THREADS = 2,
+    RPC_STREAMS_MAX = 1000,
+    RPC_STREAM_SEND_BYTES_MAX = 8 * 1024 * 1024,
+    RPC_WATCHERS_MAX = 1000,
+    RPC_ARMED = 16,                                        /* requests kept armed on each queue */
+    RPC_CALLS_MAX = 20000,                                 /* unary calls in work */
+    RPC_REQUEST_BYTES_MAX = 256 * 1024 * 1024,             /* of their requests together */
+    RPC_QUERIES_MAX = 4096,                                /* waiting for the reader */
+    RPC_REPLY_BYTES_MAX = LIMIT_MESSAGE_BYTES - 64 * 1024, /* what every client can receive */
+    RPC_UNARY_MS_MAX = 10 * 60 * 1000, /* longest life of a unary call, whatever its deadline */
+    RPC_TICK_MS = 250,
+};
+
+/* One completion queue and the thread that drains it. */
+struct pump {
+    struct rpc_server *server;
+    size_t index;
+    grpc_completion_queue *queue;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* of the list */
+    struct call *first, *last;
+};
+
+struct queries;
+struct watcher;
+struct worker_stream;
+
+/* Freed with the last reference: rpc_server_stop has one, each call has one. Events that are still
+ * with the engine keep their call, so the engine may return them after the stop. */
+struct rpc_server {
+    atomic_int refs;
+    struct engine *engine;
+    char *node;
+    size_t streams_max, stream_send_bytes_max;
+    grpc_server *grpc;
+    struct listener *listeners;
+    size_t listener_count;
+    struct pump *pumps;
+    size_t pump_count;
+    struct queries *queries;
+    atomic_bool draining, stopping;
+    atomic_llong calls, request_bytes, streams, watchers;
+    int64_t ticked_ms; /* the first pump's */
+    /* Shutdown: gRPC's own tag, and who waits for it. */
+    struct rpc_tag shutdown_tag;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool grpc_is_down;
+    /* Under lock: streams of workers and of health watchers. */
+    struct worker_stream *worker_streams;
+    struct watcher *watcher_list;
+};
+
+void rpc_server_ref(struct rpc_server *server);
+void rpc_server_unref(struct rpc_server *server);
+
+int64_t rpc_now_ms(void); /* monotonic */
+
+/* --- methods.c */
+enum method_kind { METHOD_UNARY, METHOD_WORK, METHOD_WATCH };
+struct method {
+    const char *path;
+    enum method_kind kind;
+    const ProtobufCMessageDescriptor *request;
+    /* UNARY: gets the call with its request; owes it one call_reply or call_fail. */
+    void (*handle)(struct call *call);
+    bool while_draining; /* answered until the very end */
+};
+/* NULL: unknown. */
+const struct method *method_find(grpc_slice path);
+
+/* --- the services: each owes its call one answer */
+void definition_register(struct call *call);
+void definition_get(struct call *call);
+void definition_list(struct call *call);
+void saga_start(struct call *call);
+void saga_batch_start(struct call *call);
+void saga_get(struct call *call);
+void saga_list_journal(struct call *call);
+void saga_list(struct call *call);
+void saga_wait(struct call *call);
+void saga_cancel(struct call *call);
+void operator_retry_step(struct call *call);
+void operator_get_status(struct call *call);
+void health_check(struct call *call);
+
+/* --- streams: take over the call's reference */
+void worker_stream_begin(struct call *call);
+void worker_stream_free(struct worker_stream *stream);
+void worker_streams_tick(struct rpc_server *server, int64_t now_ms);
+void worker_streams_drain(struct rpc_server *server, int64_t grace_ms);
+void watcher_begin(struct call *call);
+void watcher_free(struct watcher *watcher);
+void watchers_tick(struct rpc_server *server);
+/* Tells every watcher NOT_SERVING and ends its stream. */
+void watchers_end(struct rpc_server *server);
+
+/* --- pump.c */
+MUST_USE int pump_start(struct pump *pump, struct err *err);
+/* Handles what the queue has now, for a queue without a thread. */
+void pump_drain(struct pump *pump);
+/* Ends calls that are older than any may be. */
+void pump_sweep(struct pump *pump, int64_t now_ms);
+/* Answers every open call of that handler at once. */
+void pump_preempt(struct pump *pump, void (*handle)(struct call *call), const struct err *err);
+
+#endif

@@ -1,0 +1,48 @@
+#include "rpc/internal.h"
+
+#include <grpc/health/v1/health.pb-c.h>
+#include <saga/v1/definition.pb-c.h>
+#include <saga/v1/operator.pb-c.h>
+#include <saga/v1/saga.pb-c.h>
+
+static const struct method methods[] = {
+    /* clang-format off */
+    { "/saga.v1.SagaService/StartSaga", METHOD_UNARY,
+      &saga__v1__start_saga_request__descriptor, saga_start, false },
+    { "/saga.v1.SagaService/BatchStartSagas", METHOD_UNARY,
+      &saga__v1__batch_start_sagas_request__descriptor, saga_batch_start, false },
+    { "/saga.v1.SagaService/GetSaga", METHOD_UNARY,
+      &saga__v1__get_saga_request__descriptor, saga_get, false },
+    { "/saga.v1.SagaService/ListJournal", METHOD_UNARY,
+      &saga__v1__list_journal_request__descriptor, saga_list_journal, false },
+    { "/saga.v1.SagaService/ListSagas", METHOD_UNARY,
+      &saga__v1__list_sagas_request__descriptor, saga_list, false },
+    { "/saga.v1.SagaService/WaitSaga", METHOD_UNARY,
+      &saga__v1__wait_saga_request__descriptor, saga_wait, false },
+    { "/saga.v1.SagaService/CancelSaga", METHOD_UNARY,
+      &saga__v1__cancel_saga_request__descriptor, saga_cancel, false },
+    { "/saga.v1.DefinitionService/RegisterDefinition", METHOD_UNARY,
+      &saga__v1__register_definition_request__descriptor, definition_register, false },
+    { "/saga.v1.DefinitionService/GetDefinition", METHOD_UNARY,
+      &saga__v1__get_definition_request__descriptor, definition_get, false },
+    { "/saga.v1.DefinitionService/ListDefinitions", METHOD_UNARY,
+      &saga__v1__list_definitions_request__descriptor, definition_list, false },
+    { "/saga.v1.OperatorService/RetryStep", METHOD_UNARY,
+      &saga__v1__retry_step_request__descriptor, operator_retry_step, false },
+    { "/saga.v1.OperatorService/GetStatus", METHOD_UNARY,
+      &saga__v1__get_status_request__descriptor, operator_get_status, false },
+    { "/saga.v1.WorkerService/Work", METHOD_WORK, NULL, NULL, false },
+    { "/grpc.health.v1.Health/Check", METHOD_UNARY,
+      &grpc__health__v1__health_check_request__descriptor, health_check, true },
+    { "/grpc.health.v1.Health/Watch", METHOD_WATCH, NULL, NULL, true },
+    /* clang-format on */
+};
+
+const struct method *method_find(grpc_slice path)
+{
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
+        if (grpc_slice_str_cmp(path, methods[i].path) == 0)
+            return &methods[i];
+    }
+    return NULL;
+}

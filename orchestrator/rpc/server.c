@@ -1,0 +1,212 @@
+#include "rpc/server.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "rpc/internal.h"
+#include "rpc/queries.h"
+
+#include <time.h>
+
+int64_t rpc_now_ms(void)
+{
+    return clock_mono_ms(&clock_system);
+}
+
+void rpc_server_ref(struct rpc_server *server)
+{
+    atomic_fetch_add(&server->refs, 1);
+}
+
+void rpc_server_unref(struct rpc_server *server)
+{
+    if (atomic_fetch_sub(&server->refs, 1) != 1)
+        return;
+    for (size_t i = 0; server->pumps && i < server->pump_count; i++)
+        pthread_mutex_destroy(&server->pumps[i].lock);
+    pthread_mutex_destroy(&server->lock);
+    pthread_cond_destroy(&server->changed);
+    mem_free(server->pumps);
+    mem_free(server->listeners);
+    mem_free(server->node);
+    mem_free(server);
+}
+
+static void on_shutdown(struct rpc_tag *tag, bool ok)
+{
+    struct rpc_server *server = CONTAINER(tag, struct rpc_server, shutdown_tag);
+    (void)ok; /* always true */
+    pthread_mutex_lock(&server->lock);
+    server->grpc_is_down = true;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
+static struct rpc_server *server_new(const struct rpc_options *options)
+{
+    struct rpc_server *server = mem_calloc(1, sizeof *server);
+    if (!server)
+        return NULL;
+    atomic_init(&server->refs, 1);
+    pthread_mutex_init(&server->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&server->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    server->shutdown_tag.fn = on_shutdown;
+    server->engine = options->engine;
+    server->streams_max = options->streams_max ? options->streams_max : RPC_STREAMS_MAX;
+    server->stream_send_bytes_max =
+        options->stream_send_bytes_max ? options->stream_send_bytes_max : RPC_STREAM_SEND_BYTES_MAX;
+    server->node = mem_strdup(options->node ? options->node : "");
+    server->listeners = mem_calloc(options->address_count + 1, sizeof *server->listeners);
+    server->pump_count = options->threads > 0 ? (size_t)options->threads : RPC_THREADS;
+    server->pumps = mem_calloc(server->pump_count, sizeof *server->pumps);
+    for (size_t i = 0; server->pumps && i < server->pump_count; i++) {
+        server->pumps[i].server = server;
+        server->pumps[i].index = i;
+        pthread_mutex_init(&server->pumps[i].lock, NULL);
+    }
+    if (server->node && server->listeners && server->pumps)
+        return server;
+    rpc_server_unref(server);
+    return NULL;
+}
+
+static int grpc_start(struct rpc_server *server, const struct rpc_options *options,
+                      const grpc_channel_args *args, struct err *err)
+{
+    server->grpc = grpc_server_create(args, NULL);
+    for (size_t i = 0; i < server->pump_count; i++) {
+        server->pumps[i].queue = grpc_completion_queue_create_for_next(NULL);
+        grpc_server_register_completion_queue(server->grpc, server->pumps[i].queue, NULL);
+    }
+    for (size_t i = 0; i < options->address_count; i++) {
+        int rc = listener_add(server->grpc, options->addresses[i], &server->listeners[i], err);
+        if (rc)
+            return rc;
+        server->listener_count++;
+    }
+    grpc_server_start(server->grpc);
+    for (size_t i = 0; i < server->pump_count; i++) {
+        int rc = pump_start(&server->pumps[i], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int rpc_server_start(const struct rpc_options *options, struct rpc_server **ret, struct err *err)
+{
+    struct rpc_server *server = server_new(options);
+    if (!server)
+        return err_set(err, ERR_NOMEM, "rpc");
+    grpc_init();
+    grpc_channel_args *args = server_args_new();
+    int rc = args ? queries_start(options->conninfo, &server->queries, err)
+                  : err_set(err, ERR_NOMEM, "rpc");
+    if (rc) {
+        server_args_free(args);
+        grpc_shutdown_blocking();
+        rpc_server_unref(server);
+        return rc;
+    }
+    rc = grpc_start(server, options, args, err);
+    server_args_free(args);
+    if (rc) {
+        rpc_server_stop(server, 0);
+        return rc;
+    }
+    *ret = server;
+    return 0;
+}
+
+int rpc_server_port(const struct rpc_server *server, size_t i)
+{
+    return i < server->listener_count ? server->listeners[i].port : 0;
+}
+
+/* --- stop ------------------------------------------------------------------------------------- */
+
+void rpc_server_drain(struct rpc_server *server, int64_t grace_ms)
+{
+    if (atomic_exchange(&server->draining, true))
+        return;
+    watchers_tick(server);
+    worker_streams_drain(server, grace_ms);
+}
+
+/* False: the time is over. until_ms INT64_MAX: for as long as it takes. */
+static bool wait_for_grpc(struct rpc_server *server, int64_t until_ms)
+{
+    pthread_mutex_lock(&server->lock);
+    while (!server->grpc_is_down && rpc_now_ms() < until_ms) {
+        if (!server->pumps[0].started) { /* a start that failed: nobody else drains the queues */
+            pthread_mutex_unlock(&server->lock);
+            for (size_t i = 0; i < server->pump_count; i++) {
+                if (!server->pumps[i].started)
+                    pump_drain(&server->pumps[i]);
+            }
+            pthread_mutex_lock(&server->lock);
+            continue;
+        }
+        if (until_ms == INT64_MAX) {
+            pthread_cond_wait(&server->changed, &server->lock);
+            continue;
+        }
+        struct timespec until = { .tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000 };
+        (void)pthread_cond_timedwait(&server->changed, &server->lock, &until); /* looked at above */
+    }
+    bool is_down = server->grpc_is_down;
+    pthread_mutex_unlock(&server->lock);
+    return is_down;
+}
+
+/* Calls that only wait need no grace: whoever waits asks the next server. */
+static void end_waiting_calls(struct rpc_server *server)
+{
+    struct err err;
+    (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
+    watchers_end(server);
+    for (size_t i = 0; i < server->pump_count; i++)
+        pump_preempt(&server->pumps[i], saga_wait, &err);
+}
+
+static void pumps_stop(struct rpc_server *server)
+{
+    for (size_t i = 0; i < server->pump_count; i++)
+        grpc_completion_queue_shutdown(server->pumps[i].queue);
+    for (size_t i = 0; i < server->pump_count; i++) {
+        struct pump *pump = &server->pumps[i];
+        if (pump->started)
+            (void)pthread_join(pump->thread, NULL); /* started once, joined once */
+        else
+            pump_drain(pump);
+        grpc_completion_queue_destroy(pump->queue);
+    }
+}
+
+void rpc_server_stop(struct rpc_server *server, int64_t grace_ms)
+{
+    int64_t until_ms = rpc_now_ms() + grace_ms;
+    rpc_server_drain(server, grace_ms);
+    atomic_store(&server->stopping, true);
+    end_waiting_calls(server);
+    grpc_server_shutdown_and_notify(server->grpc, server->pumps[0].queue, &server->shutdown_tag);
+    if (!wait_for_grpc(server, until_ms)) {
+        grpc_server_cancel_all_calls(server->grpc);
+        (void)wait_for_grpc(server, INT64_MAX); /* comes back when it is down */
+    }
+    grpc_server_destroy(server->grpc);
+    pumps_stop(server);
+    for (size_t i = 0; i < server->listener_count; i++)
+        listener_done(&server->listeners[i]);
+    pthread_mutex_lock(&server->lock);
+    struct queries *queries = TAKE(server->queries);
+    pthread_mutex_unlock(&server->lock);
+    queries = queries_stop(queries);
+    grpc_shutdown_blocking();
+    rpc_server_unref(server);
+}

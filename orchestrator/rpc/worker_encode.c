@@ -1,0 +1,298 @@
+#include "rpc/worker_encode.h"
+
+#include "base/log.h"
+#include "rpc/request.h"
+#include "wire/labels.h"
+#include "wire/saga_codec.h"
+#include "wire/times.h"
+
+#include <saga/v1/worker.pb-c.h>
+#include <string.h>
+
+static ProtobufCBinaryData uid_bytes(const struct uuid *uid)
+{
+    union {
+        const uint8_t *in;
+        uint8_t *out;
+    } cast = { .in = uid->bytes }; /* packing never writes to it */
+    return (ProtobufCBinaryData){ sizeof uid->bytes, cast.out };
+}
+
+static Google__Protobuf__Duration *make_duration(struct arena *arena, int64_t ms)
+{
+    Google__Protobuf__Duration *duration =
+        reply_new(arena, &google__protobuf__duration__descriptor);
+    if (duration)
+        duration_from_ms(ms, duration);
+    return duration;
+}
+
+/* --- tasks ------------------------------------------------------------------------------------ */
+
+static int add_labels(struct arena *arena, const struct saga_row *row, Saga__V1__Task *task)
+{
+    struct label *labels = NULL;
+    size_t count = 0;
+    struct err err;
+    if (labels_from_json(arena, row->labels, &labels, &count, &err)) {
+        log_line(LOG_ERROR, "labels left out of a task", "saga", row->saga_id, "err", err.msg,
+                 NULL);
+        return 0; /* decoration: the task goes out without */
+    }
+    if (!count)
+        return 0;
+    task->labels = arena_array(arena, count, sizeof *task->labels);
+    if (!task->labels)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        Saga__V1__Task__LabelsEntry *entry =
+            reply_new(arena, &saga__v1__task__labels_entry__descriptor);
+        if (!entry)
+            return -1;
+        entry->key = reply_text(labels[i].key);
+        entry->value = reply_text(labels[i].value);
+        task->labels[i] = entry;
+    }
+    task->n_labels = count;
+    return 0;
+}
+
+/* The first step whose output still fits: those of the nearest steps go first. */
+static size_t first_that_fits(const struct saga *saga, size_t step, size_t room)
+{
+    size_t first = step;
+    struct bytes output;
+    while (first > 0) {
+        if (saga_step_output(saga, first - 1, &output)) {
+            if (output.size > room)
+                break;
+            room -= output.size;
+        }
+        first--;
+    }
+    return first;
+}
+
+/* What the steps before answered, in their order, within what a task may weigh. */
+static int add_outputs(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
+{
+    size_t step = (size_t)from->view.lease->step, count = 0;
+    size_t weight = task->input.len + from->view.action_output.size;
+    size_t room = weight < LIMIT_TASK_BYTES ? LIMIT_TASK_BYTES - weight : 0;
+    size_t first = first_that_fits(from->saga, step, room);
+    if (first > 0)
+        log_line(LOG_WARN, "a task without the outputs of its first steps: they weigh too much",
+                 "saga", task->saga_id, "step", task->step, NULL);
+    task->outputs = arena_array(arena, step + 1, sizeof *task->outputs);
+    if (!task->outputs)
+        return -1;
+    for (size_t i = first; i < step; i++) {
+        struct bytes output;
+        if (!saga_step_output(from->saga, i, &output))
+            continue;
+        Saga__V1__StepOutput *message = reply_new(arena, &saga__v1__step_output__descriptor);
+        if (!message)
+            return -1;
+        message->step = saga_definition(from->saga)->steps[i].name;
+        message->output = (ProtobufCBinaryData){ output.size, output.data };
+        task->outputs[count++] = message;
+    }
+    task->n_outputs = count;
+    return 0;
+}
+
+static int add_action(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
+{
+    if (from->view.lease->operation != OPERATION_COMPENSATION)
+        return 0;
+    Saga__V1__ActionOutcome *action = reply_new(arena, &saga__v1__action_outcome__descriptor);
+    if (!action)
+        return -1;
+    action->kind = from->view.action_done ? SAGA__V1__ACTION_OUTCOME__KIND__KIND_DONE
+                                          : SAGA__V1__ACTION_OUTCOME__KIND__KIND_MAYBE;
+    if (from->view.action_done)
+        action->output =
+            (ProtobufCBinaryData){ from->view.action_output.size, from->view.action_output.data };
+    task->action = action;
+    return 0;
+}
+
+static Saga__V1__Task *make_task(struct arena *arena, const struct engine_task *from)
+{
+    const struct saga_row *row = saga_row(from->saga);
+    const struct journal_entry *lease = from->view.lease;
+    Saga__V1__Task *task = reply_new(arena, &saga__v1__task__descriptor);
+    Google__Protobuf__Timestamp *started =
+        reply_new(arena, &google__protobuf__timestamp__descriptor);
+    if (!task || !started)
+        return NULL;
+    timestamp_from_ms(row->started_at_ms, started);
+    task->saga_uid = uid_bytes(&row->uid);
+    task->namespace_ = row->namespace_;
+    task->definition = row->definition;
+    task->revision = row->revision;
+    task->saga_id = row->saga_id;
+    task->run = row->run;
+    task->saga_start_time = started;
+    task->step = from->view.step->name;
+    task->operation = operation_to_message(lease->operation);
+    task->handler = from->view.rule->handler;
+    task->try_ = lease->try_;
+    task->fence = lease->fence;
+    task->idempotency_key = reply_text(from->idempotency_key);
+    task->input = (ProtobufCBinaryData){ row->input.size, row->input.data };
+    task->lease = make_duration(arena, from->lease_ms);
+    task->attempt_remaining = make_duration(arena, from->attempt_ms);
+    task->guarded = from->view.step->guarded;
+    if (add_outputs(arena, from, task) || add_action(arena, from, task) ||
+        add_labels(arena, row, task) || arena->oom)
+        return NULL;
+    return task;
+}
+
+static void write_tasks(struct send_list *list, Saga__V1__Task **tasks, size_t count)
+{
+    Saga__V1__Tasks batch = SAGA__V1__TASKS__INIT;
+    batch.n_tasks = count;
+    batch.tasks = tasks;
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_TASKS;
+    message.tasks = &batch;
+    send_list_add(list, &message.base);
+}
+
+void worker_tasks_write(struct send_list *list, const struct engine_task *tasks, size_t count)
+{
+    struct arena arena = { 0 };
+    Saga__V1__Task **messages = arena_array(&arena, count, sizeof(Saga__V1__Task *));
+    size_t first = 0, bytes = 0;
+    for (size_t i = 0; messages && i < count; i++) {
+        messages[i] = make_task(&arena, &tasks[i]);
+        if (!messages[i]) {
+            messages = NULL;
+            break;
+        }
+        size_t size = saga__v1__task__get_packed_size(messages[i]) + 8;
+        if (i > first && bytes + size > RPC_REPLY_BYTES_MAX) {
+            write_tasks(list, messages + first, i - first);
+            first = i;
+            bytes = 0;
+        }
+        bytes += size;
+    }
+    if (!messages)
+        list->failed = true;
+    else if (count > first)
+        write_tasks(list, messages + first, count - first);
+    arena_done(&arena);
+}
+
+/* --- the rest --------------------------------------------------------------------------------- */
+
+static Saga__V1__Ack__Result ack_result(enum engine_ack ack)
+{
+    switch (ack) {
+    case ENGINE_ACK_ACCEPTED:
+        return SAGA__V1__ACK__RESULT__RESULT_ACCEPTED;
+    case ENGINE_ACK_DUPLICATE:
+        return SAGA__V1__ACK__RESULT__RESULT_DUPLICATE;
+    default:
+        return SAGA__V1__ACK__RESULT__RESULT_STALE;
+    }
+}
+
+void worker_acks_write(struct send_list *list, const struct engine_lease_ack *acks, size_t count)
+{
+    struct arena arena = { 0 };
+    Saga__V1__Acks batch = SAGA__V1__ACKS__INIT;
+    batch.acks = arena_array(&arena, count, sizeof *batch.acks);
+    for (size_t i = 0; batch.acks && i < count; i++) {
+        Saga__V1__Ack *ack = reply_new(&arena, &saga__v1__ack__descriptor);
+        if (!ack)
+            break;
+        ack->saga_uid = uid_bytes(&acks[i].uid);
+        ack->fence = acks[i].fence;
+        ack->result = ack_result(acks[i].ack);
+        batch.acks[batch.n_acks++] = ack;
+    }
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_ACKS;
+    message.acks = &batch;
+    if (arena.oom)
+        list->failed = true;
+    else
+        send_list_add(list, &message.base);
+    arena_done(&arena);
+}
+
+void worker_extended_write(struct send_list *list, const struct engine_lease_extended *leases,
+                           size_t count)
+{
+    struct arena arena = { 0 };
+    Saga__V1__Extended batch = SAGA__V1__EXTENDED__INIT;
+    batch.leases = arena_array(&arena, count, sizeof *batch.leases);
+    for (size_t i = 0; batch.leases && i < count; i++) {
+        Saga__V1__Extended__Lease *lease =
+            reply_new(&arena, &saga__v1__extended__lease__descriptor);
+        if (!lease)
+            break;
+        lease->saga_uid = uid_bytes(&leases[i].uid);
+        lease->fence = leases[i].fence;
+        lease->lease = make_duration(&arena, leases[i].lease_ms);
+        batch.leases[batch.n_leases++] = lease;
+    }
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_EXTENDED;
+    message.extended = &batch;
+    if (arena.oom)
+        list->failed = true;
+    else
+        send_list_add(list, &message.base);
+    arena_done(&arena);
+}
+
+void worker_cancel_hint_write(struct send_list *list, const struct uuid *uid, int64_t fence)
+{
+    Saga__V1__CancelHint hint = SAGA__V1__CANCEL_HINT__INIT;
+    hint.saga_uid = uid_bytes(uid);
+    hint.fence = fence;
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_CANCEL_HINT;
+    message.cancel_hint = &hint;
+    send_list_add(list, &message.base);
+}
+
+void worker_welcome_write(struct send_list *list, char *node, uint64_t session, int64_t tick_ms)
+{
+    Google__Protobuf__Duration interval = GOOGLE__PROTOBUF__DURATION__INIT;
+    duration_from_ms(tick_ms, &interval);
+    Saga__V1__Welcome welcome = SAGA__V1__WELCOME__INIT;
+    welcome.node = node;
+    welcome.session = session;
+    welcome.tick_interval = &interval;
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_WELCOME;
+    message.welcome = &welcome;
+    send_list_add(list, &message.base);
+}
+
+void worker_drain_write(struct send_list *list, int64_t grace_ms)
+{
+    Google__Protobuf__Duration grace = GOOGLE__PROTOBUF__DURATION__INIT;
+    duration_from_ms(grace_ms, &grace);
+    Saga__V1__DrainRequested drain = SAGA__V1__DRAIN_REQUESTED__INIT;
+    drain.grace = &grace;
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_DRAIN_REQUESTED;
+    message.drain_requested = &drain;
+    send_list_add(list, &message.base);
+}
+
+void worker_tick_write(struct send_list *list)
+{
+    Saga__V1__Tick tick = SAGA__V1__TICK__INIT;
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_TICK;
+    message.tick = &tick;
+    send_list_add(list, &message.base);
+}
