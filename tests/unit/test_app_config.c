@@ -1,0 +1,328 @@
+/* Goal: every setting is read from every source, the later source wins, and a mistake stops the
+ * start with where, which, why and what is allowed. Method: sweeps over the table, files written to
+ * a temporary folder, lists of good and bad values. */
+#include "support/check.h"
+
+#include "app/address.h"
+#include "app/config.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A value that is allowed for an option and is not its default. */
+static const char *other_value(const struct config_option *option)
+{
+    switch (option->type) {
+    case CONFIG_TYPE_BOOL:
+        return "true";
+    case CONFIG_TYPE_INTEGER:
+        return "300";
+    case CONFIG_TYPE_DURATION:
+        return "1.5s";
+    case CONFIG_TYPE_LOG_LEVEL:
+        return "error";
+    case CONFIG_TYPE_ADDRESSES:
+        return "[::1]:0";
+    default:
+        return "/text";
+    }
+}
+
+static const char *allowed_value(const struct config_option *option)
+{
+    return option->type == CONFIG_TYPE_INTEGER && option->max < 300 ? "3" : other_value(option);
+}
+
+static void write_file(char path[64], const char *content, size_t size)
+{
+    (void)snprintf(path, 64, "/tmp/sagad-test-config-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, content, size), (ssize_t)size);
+    assert_int_equal(close(fd), 0);
+}
+
+/* What config_read_file says of this content; NULL: nothing is wrong. Borrowed until the next call.
+ */
+static const char *read_content(const char *content, struct config *config, struct err *err)
+{
+    char path[64];
+    write_file(path, content, strlen(content));
+    int rc = config_read_file(config, path, err);
+    assert_int_equal(unlink(path), 0);
+    return rc == 0 ? NULL : err->msg;
+}
+
+static void test_table_is_complete_and_its_defaults_are_allowed(void **state)
+{
+    (void)state;
+    struct err err;
+    for (int i = 0; i < CONFIG_COUNT; i++) {
+        const struct config_option *option = &config_options[i];
+        struct config config = { .command = option->commands };
+        assert_non_null(option->name);
+        assert_true(option->env && strncmp(option->env, "SAGAD_", 6) == 0);
+        assert_non_null(option->help);
+        assert_int_equal(config_find(option->name, option->commands), i);
+        ASSERT_OK(
+            config_set(&config, (enum config_id)i, CONFIG_FROM_FLAG, option->default_text, &err),
+            &err);
+        config_done(&config);
+    }
+}
+
+static void test_each_later_source_wins(void **state)
+{
+    (void)state;
+    struct err err;
+    for (int i = 0; i < CONFIG_COUNT; i++) {
+        const struct config_option *option = &config_options[i];
+        struct config config = { .command = option->commands };
+        const char *value = allowed_value(option);
+        char content[256];
+        assert_string_equal(config_text(&config, (enum config_id)i), option->default_text);
+        (void)snprintf(content, sizeof content, "# a comment\n\n%s = %s\n", option->name, value);
+        assert_null(read_content(content, &config, &err));
+        assert_string_equal(config_text(&config, (enum config_id)i), value);
+        assert_int_equal(config.sources[i], CONFIG_FROM_FILE);
+        assert_int_equal(setenv(option->env, value, 1), 0);
+        ASSERT_OK(config_read_env(&config, &err), &err);
+        assert_int_equal(config.sources[i], CONFIG_FROM_ENV);
+        assert_int_equal(unsetenv(option->env), 0);
+        ASSERT_OK(config_set(&config, (enum config_id)i, CONFIG_FROM_FLAG, value, &err), &err);
+        assert_string_equal(config_text(&config, (enum config_id)i), value);
+        assert_int_equal(config.sources[i], CONFIG_FROM_FLAG);
+        config_done(&config);
+    }
+}
+
+static void test_mistakes_in_a_file_stop_with_their_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *content, *line, *part;
+    } rows[] = {
+        { "grace = 5\n\nlistn = x\n", "line 3", "unknown key \"listn\"" },
+        { "grace = soon\n", "line 1", "grace: must be a time such as 10" },
+        { "grace = -1\n", "line 1", "not \"-1\"" },
+        { "# x\ngrace = 2h\n", "line 2", "0 to 3600 seconds, not 7200000 ms" },
+        { "grace = 1\ngrace = 2\n", "line 2", "given twice" },
+        { "rpc-threads = 65\n", "line 1", "from 1 to 64, not \"65\"" },
+        { "rpc-threads = 2 threads\n", "line 1", "from 1 to 64" },
+        { "unsafe = maybe\n", "line 1", "true or false, not \"maybe\"" },
+        { "log-level = loud\n", "line 1", "debug, info, warn or error" },
+        { "listen = 127.0.0.1\n", "line 1", "is no address" },
+        { "listen = 127.0.0.1:1, 127.0.0.1:70000\n", "line 1", "0 to 65535" },
+        { "[server]\ngrace = 1\n", "line 2", "no sections" },
+        { "grace\n", "line 1", "key = value" },
+        { "node = a\001b\n", "line 1", "control characters" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct config config = { .command = CONFIG_FOR_SERVE };
+        struct err err;
+        const char *msg = read_content(rows[i].content, &config, &err);
+        if (!msg || !strstr(msg, rows[i].line) || !strstr(msg, rows[i].part))
+            fail_msg("row %zu: \"%s\" lacks \"%s\" or \"%s\"", i, msg ? msg : "(nothing)",
+                     rows[i].line, rows[i].part);
+        config_done(&config);
+    }
+}
+
+static void test_a_line_too_long_is_refused_not_cut(void **state)
+{
+    (void)state;
+    struct config config = { .command = CONFIG_FOR_SERVE };
+    struct err err;
+    char content[8192];
+    memset(content, 'x', sizeof content);
+    memcpy(content, "grace = 1\ndatabase = ", 21);
+    content[sizeof content - 2] = '\n';
+    content[sizeof content - 1] = '\0';
+    const char *msg = read_content(content, &config, &err);
+    assert_non_null(msg);
+    assert_non_null(strstr(msg, "line 2"));
+    config_done(&config);
+    assert_int_equal(config_read_file(&config, "/nonexistent/sagad.ini", &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "/nonexistent/sagad.ini"));
+}
+
+static void test_one_file_serves_both_commands(void **state)
+{
+    (void)state;
+    struct err err;
+    struct config dev = { .command = CONFIG_FOR_DEV };
+    assert_null(read_content("database = host=db\ngrace = 3\ndata = /d\n", &dev, &err));
+    assert_int_equal(config_number(&dev, CONFIG_GRACE), 3000);
+    assert_null(dev.texts[CONFIG_DATABASE]);
+    config_done(&dev);
+    struct config serve = { .command = CONFIG_FOR_SERVE };
+    assert_null(read_content("data = /d\ndatabase = host=db\n", &serve, &err));
+    assert_string_equal(config_text(&serve, CONFIG_DATABASE), "host=db");
+    config_done(&serve);
+}
+
+static void test_bad_environment_is_named(void **state)
+{
+    (void)state;
+    struct config config = { .command = CONFIG_FOR_SERVE };
+    struct err err;
+    assert_int_equal(setenv("SAGAD_GRACE", "later", 1), 0);
+    assert_int_equal(config_read_env(&config, &err), ERR_INVALID);
+    assert_int_equal(unsetenv("SAGAD_GRACE"), 0);
+    assert_non_null(strstr(err.msg, "SAGAD_GRACE"));
+    config_done(&config);
+}
+
+static void test_durations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms; /* -1: refused */
+    } rows[] = {
+        { "0", 0 },        { "10", 10000 },  { "10s", 10000 },  { "0.5", 500 },   { "500ms", 500 },
+        { "1.25s", 1250 }, { "2m", 120000 }, { "1h", 3600000 }, { "0.001", 1 },   { "", -1 },
+        { "s", -1 },       { "1.", -1 },     { ".5", -1 },      { "1.0005", -1 }, { "1 s", -1 },
+        { "1d", -1 },      { "1s ", -1 },    { "0x10", -1 },    { "1h1m", -1 },   { "61m", -1 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct config config = { .command = CONFIG_FOR_SERVE };
+        struct err err;
+        int rc = config_set(&config, CONFIG_GRACE, CONFIG_FROM_FLAG, rows[i].text, &err);
+        assert_int_equal(rc, rows[i].ms < 0 ? ERR_INVALID : 0);
+        if (rows[i].ms >= 0)
+            assert_int_equal(config_number(&config, CONFIG_GRACE), rows[i].ms);
+        config_done(&config);
+    }
+}
+
+static void test_addresses_gather_within_a_source(void **state)
+{
+    (void)state;
+    struct config config = { .command = CONFIG_FOR_SERVE };
+    struct err err;
+    const char **items;
+    size_t count;
+    ASSERT_OK(config_set(&config, CONFIG_LISTEN, CONFIG_FROM_FILE, "127.0.0.1:9", &err), &err);
+    ASSERT_OK(config_set(&config, CONFIG_LISTEN, CONFIG_FROM_FLAG, "127.0.0.1:1 , [::1]:2", &err),
+              &err);
+    ASSERT_OK(config_set(&config, CONFIG_LISTEN, CONFIG_FROM_FLAG, "unix:/run/s", &err), &err);
+    ASSERT_OK(config_list(&config, CONFIG_LISTEN, &items, &count, &err), &err);
+    assert_int_equal(count, 3);
+    assert_string_equal(items[0], "127.0.0.1:1");
+    assert_string_equal(items[1], "[::1]:2");
+    assert_string_equal(items[2], "unix:/run/s");
+    mem_free(items);
+    config_done(&config);
+}
+
+static void test_which_addresses_others_can_reach(void **state)
+{
+    (void)state;
+    struct err err;
+    static const struct {
+        const char *address;
+        bool allowed, local;
+    } rows[] = {
+        { "127.0.0.1:7233", true, true },
+        { "127.9.9.9:0", true, true },
+        { "[::1]:7233", true, true },
+        { "localhost:1", true, true },
+        { "unix:/run/sagad", true, true },
+        { "0.0.0.0:7233", true, false },
+        { "[::]:7233", true, false },
+        { "10.0.0.1:1", true, false },
+        { "db.example:1", true, false },
+        { "localhost.example:1", true, false },
+        { "127.example:1", true, false },
+        { "[::ffff:127.0.0.1]:1", true, false },
+        { "", false, false },
+        { ":1", false, false },
+        { "127.0.0.1", false, false },
+        { "127.0.0.1:", false, false },
+        { "127.0.0.1:x", false, false },
+        { "127.0.0.1:99999", false, false },
+        { "::1:7233", false, false },
+        { "[x]:1", false, false },
+        { "unix:relative", false, false },
+        { "[]:1", false, false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if ((address_check(rows[i].address, &err) == 0) != rows[i].allowed)
+            fail_msg("address_check(%s)", rows[i].address);
+        if (rows[i].allowed && address_is_local(rows[i].address) != rows[i].local)
+            fail_msg("address_is_local(%s)", rows[i].address);
+    }
+    char text[ADDRESS_SIZE];
+    address_with_port("[::1]:0", 4711, text);
+    assert_string_equal(text, "[::1]:4711");
+    address_with_port("unix:/run/s", 0, text);
+    assert_string_equal(text, "unix:/run/s");
+}
+
+static void test_printed_settings_can_be_read_back(void **state)
+{
+    (void)state;
+    struct err err;
+    struct config config = { .command = CONFIG_FOR_SERVE };
+    struct config again = { .command = CONFIG_FOR_SERVE };
+    struct buf text = { 0 };
+    ASSERT_OK(config_set(&config, CONFIG_DATABASE, CONFIG_FROM_ENV, "password=geheim", &err), &err);
+    ASSERT_OK(config_set(&config, CONFIG_GRACE, CONFIG_FROM_FLAG, "2s", &err), &err);
+    config_write_values(&config, &text);
+    assert_null(strstr(buf_cstr(&text), "geheim"));
+    assert_non_null(strstr(buf_cstr(&text), "grace = 2s ; flag\n"));
+    assert_non_null(strstr(buf_cstr(&text), "rpc-threads = 2 ; default\n"));
+    assert_null(read_content(buf_cstr(&text), &again, &err));
+    for (int i = 0; i < CONFIG_COUNT; i++)
+        if (!config_options[i].secret && (config_options[i].commands & CONFIG_FOR_SERVE))
+            assert_string_equal(config_text(&again, (enum config_id)i),
+                                config_text(&config, (enum config_id)i));
+    config_done(&config);
+    config_done(&again);
+    buf_done(&text);
+}
+
+static void test_example_file_tells_every_setting_and_changes_none(void **state)
+{
+    (void)state;
+    struct err err;
+    struct config config = { .command = CONFIG_FOR_SERVE };
+    struct buf text = { 0 };
+    config_write_example(&text);
+    assert_null(read_content(buf_cstr(&text), &config, &err));
+    for (int i = 0; i < CONFIG_COUNT; i++) {
+        char line[128];
+        assert_null(config.texts[i]);
+        (void)snprintf(line, sizeof line, "\n#%s = %s\n", config_options[i].name,
+                       config_options[i].default_text);
+        assert_non_null(strstr(buf_cstr(&text), line));
+    }
+    buf_clear(&text);
+    config_write_help(CONFIG_FOR_DEV, &text);
+    assert_non_null(strstr(buf_cstr(&text), "--data TEXT"));
+    assert_null(strstr(buf_cstr(&text), "--database"));
+    config_done(&config);
+    buf_done(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table_is_complete_and_its_defaults_are_allowed),
+        cmocka_unit_test(test_each_later_source_wins),
+        cmocka_unit_test(test_mistakes_in_a_file_stop_with_their_line),
+        cmocka_unit_test(test_a_line_too_long_is_refused_not_cut),
+        cmocka_unit_test(test_one_file_serves_both_commands),
+        cmocka_unit_test(test_bad_environment_is_named),
+        cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_addresses_gather_within_a_source),
+        cmocka_unit_test(test_which_addresses_others_can_reach),
+        cmocka_unit_test(test_printed_settings_can_be_read_back),
+        cmocka_unit_test(test_example_file_tells_every_setting_and_changes_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
