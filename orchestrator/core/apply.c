@@ -274,10 +274,11 @@ static int apply_late(struct saga *saga, const struct journal_entry *entry, stru
     bool effect = outcome_is_success(entry->outcome) || entry->outcome == OUTCOME_UNKNOWN;
     if (!saga_late_resolves(saga, lease)) {
         /* It was given back unstarted, and ran after all: the step is maybe, if that can still be
-         * acted on (else the saga parks as LATE_EFFECT). */
-        if (lease->outcome == OUTCOME_RELEASED && effect && !attempts->done &&
-            saga->at.phase == SAGA_RUNNING && entry->operation == OPERATION_ACTION) {
-            attempts->unsettled++;
+         * acted on (else the saga parks as LATE_EFFECT). A newer lease that is live meanwhile may
+         * end before or after: either order must come to the same. */
+        if (lease->outcome == OUTCOME_RELEASED && effect && saga->at.phase == SAGA_RUNNING &&
+            entry->operation == OPERATION_ACTION) {
+            attempts->unsettled += attempts->done ? 0 : 1;
             attempts->late_seq = entry->seq;
         }
         return 0;

@@ -303,6 +303,52 @@ static void compare(struct world *world)
     again = saga_free(again);
 }
 
+static void print_state(const struct world *world, struct buf *out)
+{
+    const struct saga_row *row = saga_row(world->saga);
+    buf_text(out, saga_state_name(row->state));
+    if (row->state == SAGA_PARKED)
+        buf_printf(out, " in %s: %s", saga_state_name(row->phase),
+                   park_reason_name(row->park_reason));
+    if (row->doubt)
+        buf_text(out, ", doubt");
+}
+
+static void print_entry(const struct world *world, const struct journal_entry *entry,
+                        struct buf *out)
+{
+    const char *step = entry->step < 0 ? "-" : world->definition->steps[entry->step].name;
+    int64_t start = saga_row(world->saga)->started_at_ms;
+    if (entry->kind == ENTRY_LEASE) {
+        buf_printf(out, "%" PRId64 " +%" PRId64 " %s %s %d -> ", entry->seq,
+                   entry->leased_at_ms - start, step, operation_name(entry->operation),
+                   (int)entry->try_);
+        if (entry->outcome)
+            buf_printf(out, "+%" PRId64 " %s\n", entry->finished_at_ms - start,
+                       outcome_name(entry->outcome));
+        else
+            buf_text(out, "live\n");
+        return;
+    }
+    buf_printf(out, "%" PRId64 " +%" PRId64 " %s %s", entry->seq, entry->finished_at_ms - start,
+               entry_kind_name(entry->kind), step);
+    if (entry->kind == ENTRY_COMPENSATE)
+        buf_printf(out, " %s", cause_name((enum cause)entry->reason));
+    if (entry->kind == ENTRY_PARK)
+        buf_printf(out, " %s", park_reason_name((enum park_reason)entry->reason));
+    if (entry->kind == ENTRY_LATE_REPORT)
+        buf_printf(out, " %s about %" PRId64, outcome_name(entry->outcome), entry->about);
+    buf_text(out, "\n");
+}
+
+static void print_trace(const struct world *world, struct buf *out)
+{
+    for (int64_t seq = 1; seq <= saga_last_seq(world->saga); seq++)
+        print_entry(world, saga_entry(world->saga, seq), out);
+    print_state(world, out);
+    buf_text(out, "\n");
+}
+
 void world_commit(struct world *world)
 {
     const struct transition *transition = &world->transition;
@@ -318,7 +364,11 @@ void world_commit(struct world *world)
     saga_committed(world->saga, transition, world->now_ms);
     if (!world->compare)
         return;
-    ASSERT_OK(saga_check(world->saga, &world->err), &world->err);
+    if (saga_check(world->saga, &world->err)) {
+        CLEANUP(buf_done) struct buf trace = { 0 };
+        print_trace(world, &trace);
+        fail_msg("%s\n%s", world->err.msg, buf_cstr(&trace));
+    }
     compare(world);
 }
 
@@ -437,51 +487,10 @@ int world_retry(struct world *world, const char *step)
     return rc;
 }
 
-static void print_state(const struct world *world, struct buf *out)
-{
-    const struct saga_row *row = saga_row(world->saga);
-    buf_text(out, saga_state_name(row->state));
-    if (row->state == SAGA_PARKED)
-        buf_printf(out, " in %s: %s", saga_state_name(row->phase),
-                   park_reason_name(row->park_reason));
-    if (row->doubt)
-        buf_text(out, ", doubt");
-}
-
-static void print_entry(const struct world *world, const struct journal_entry *entry,
-                        struct buf *out)
-{
-    const char *step = entry->step < 0 ? "-" : world->definition->steps[entry->step].name;
-    int64_t start = saga_row(world->saga)->started_at_ms;
-    if (entry->kind == ENTRY_LEASE) {
-        buf_printf(out, "%" PRId64 " +%" PRId64 " %s %s %d -> ", entry->seq,
-                   entry->leased_at_ms - start, step, operation_name(entry->operation),
-                   (int)entry->try_);
-        if (entry->outcome)
-            buf_printf(out, "+%" PRId64 " %s\n", entry->finished_at_ms - start,
-                       outcome_name(entry->outcome));
-        else
-            buf_text(out, "live\n");
-        return;
-    }
-    buf_printf(out, "%" PRId64 " +%" PRId64 " %s %s", entry->seq, entry->finished_at_ms - start,
-               entry_kind_name(entry->kind), step);
-    if (entry->kind == ENTRY_COMPENSATE)
-        buf_printf(out, " %s", cause_name((enum cause)entry->reason));
-    if (entry->kind == ENTRY_PARK)
-        buf_printf(out, " %s", park_reason_name((enum park_reason)entry->reason));
-    if (entry->kind == ENTRY_LATE_REPORT)
-        buf_printf(out, " %s about %" PRId64, outcome_name(entry->outcome), entry->about);
-    buf_text(out, "\n");
-}
-
 void world_assert_trace(const struct world *world, const char *expected)
 {
     CLEANUP(buf_done) struct buf out = { 0 };
-    for (int64_t seq = 1; seq <= saga_last_seq(world->saga); seq++)
-        print_entry(world, saga_entry(world->saga, seq), &out);
-    print_state(world, &out);
-    buf_text(&out, "\n");
+    print_trace(world, &out);
     assert_string_equal(buf_cstr(&out), expected);
 }
 
