@@ -14,8 +14,9 @@ static void announce(const struct dev_postgres *postgres, const struct serve *se
 {
     const char *address = serve_address(serve, 0);
     bool usual = strcmp(address, config_options[CONFIG_LISTEN].default_text) == 0;
-    char option[512];
-    (void)snprintf(option, sizeof option, usual ? "" : " --address %s", address);
+    char option[512] = "";
+    if (!usual)
+        (void)snprintf(option, sizeof option, " --address %s", address);
     (void)printf("sagad: data in %s\n"
                  "sagad: PostgreSQL: %s/psql -h %s -U sagad sagad\n"
                  "\n"

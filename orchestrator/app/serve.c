@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "core/limits.h"
 #include "engine/engine.h"
 #include "rpc/server.h"
 #include "store/pg.h"
