@@ -9,7 +9,7 @@ struct arena_block {
     max_align_t data[];
 };
 
-enum { BLOCK_BYTES = 4096 - 64, ALIGN = sizeof(max_align_t) };
+enum { BLOCK_BYTES = 4096 - 64, ALIGN = _Alignof(max_align_t) };
 
 /* Whatever does not fit into a common block gets one of its own, and the common one goes on. */
 static void *block_new(struct arena *arena, size_t size)

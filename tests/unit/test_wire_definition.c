@@ -1,0 +1,445 @@
+/* Goal: a definition means the same in its three forms; every default is filled in, the same
+ * content always has the same bytes, and each fault is told once, by its field. Method: messages
+ * written by hand; each field set to a value that is not its default and followed through encode
+ * and decode; each fault alone in an otherwise good definition; each allocation failed in turn. */
+#include "support/check.h"
+
+#include "wire/definition_codec.h"
+
+#include <stdio.h>
+
+struct collected {
+    size_t count;
+    char field[8][96], text[8][200];
+};
+
+static void collect(void *ctx, const char *field, const char *description)
+{
+    struct collected *collected = ctx;
+    assert_true(collected->count < 8);
+    (void)snprintf(collected->field[collected->count], 96, "%s", field);
+    (void)snprintf(collected->text[collected->count], 200, "%s", description);
+    collected->count++;
+}
+
+/* A message with one step that can be changed in place. */
+struct sample {
+    Saga__V1__SagaDefinition message;
+    Saga__V1__Step step, second, *steps[2];
+    Saga__V1__Operation action, compensation, other;
+    Saga__V1__Retry retry;
+    Google__Protobuf__Duration durations[9];
+    char name[16], step_name[16], second_name[16];
+};
+
+static void sample_init(struct sample *sample)
+{
+    saga__v1__saga_definition__init(&sample->message);
+    saga__v1__step__init(&sample->step);
+    saga__v1__step__init(&sample->second);
+    saga__v1__operation__init(&sample->action);
+    saga__v1__operation__init(&sample->compensation);
+    saga__v1__operation__init(&sample->other);
+    saga__v1__retry__init(&sample->retry);
+    for (size_t i = 0; i < ARRAY_LEN(sample->durations); i++)
+        google__protobuf__duration__init(&sample->durations[i]);
+    (void)snprintf(sample->name, sizeof sample->name, "pay");
+    (void)snprintf(sample->step_name, sizeof sample->step_name, "debit");
+    (void)snprintf(sample->second_name, sizeof sample->second_name, "ledger");
+    sample->message.name = sample->name;
+    sample->steps[0] = &sample->step;
+    sample->steps[1] = &sample->second;
+    sample->message.steps = sample->steps;
+    sample->message.n_steps = 2;
+    sample->step.name = sample->step_name;
+    sample->step.action = &sample->action;
+    sample->action.effect = SAGA__V1__EFFECT__EFFECT_IDEMPOTENT;
+    sample->step.undo_case = SAGA__V1__STEP__UNDO_COMPENSATION;
+    sample->step.compensation = &sample->compensation;
+    sample->compensation.effect = SAGA__V1__EFFECT__EFFECT_IDEMPOTENT;
+    sample->step.guarded = 1;
+    sample->second.name = sample->second_name;
+    sample->second.action = &sample->other;
+    sample->other.effect = SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE;
+    sample->second.undo_case = SAGA__V1__STEP__UNDO_NO_COMPENSATION;
+    sample->second.no_compensation = 1;
+}
+
+static struct definition *read_good(const struct sample *sample)
+{
+    struct collected collected = { 0 };
+    struct definition *definition = NULL;
+    size_t faults = 99;
+    struct err err;
+    ASSERT_OK(
+        definition_from_message(&sample->message, collect, &collected, &definition, &faults, &err),
+        &err);
+    if (collected.count)
+        fail_msg("%s %s", collected.field[0], collected.text[0]);
+    assert_int_equal(faults, 0);
+    return definition;
+}
+
+/* Exactly one fault, of that field, whose text has that part. */
+static void assert_fault(const struct sample *sample, const char *field, const char *part)
+{
+    struct collected collected = { 0 };
+    struct definition *definition = NULL;
+    size_t faults = 0;
+    struct err err;
+    ASSERT_OK(
+        definition_from_message(&sample->message, collect, &collected, &definition, &faults, &err),
+        &err);
+    assert_null(definition);
+    assert_int_equal(faults, collected.count);
+    if (faults != 1)
+        fail_msg("%zu faults: %s %s; %s %s", faults, collected.field[0], collected.text[0],
+                 collected.field[1], collected.text[1]);
+    assert_string_equal(collected.field[0], field);
+    if (!strstr(collected.text[0], part))
+        fail_msg("\"%s\" is not in \"%s\"", part, collected.text[0]);
+}
+
+static void test_every_default_is_filled_in(void **state)
+{
+    (void)state;
+    struct sample sample;
+    sample_init(&sample);
+    struct definition *definition = read_good(&sample);
+    assert_string_equal(definition->namespace_, "default");
+    assert_string_equal(definition->description, "");
+    assert_int_equal(definition->deadline_ms, 0);
+    assert_int_equal(definition->on_deadline, ON_DEADLINE_COMPENSATE);
+    const struct step_rule *step = &definition->steps[0];
+    assert_string_equal(step->action.handler, "pay.debit");
+    assert_string_equal(step->compensation.handler, "pay.debit.compensate");
+    assert_int_equal(step->settle_ms, -1);
+    for (int i = 0; i < 2; i++) {
+        const struct operation_rule *rule = i ? &step->compensation : &step->action;
+        assert_int_equal(rule->retry.for_ms, 24 * 3600 * 1000);
+        assert_int_equal(rule->retry.initial_ms, 1000);
+        assert_int_equal(rule->retry.cap_ms, 60 * 1000);
+        assert_int_equal(rule->retry.max_attempts, 0);
+        assert_int_equal(rule->lease_ms, 30 * 1000);
+        assert_int_equal(rule->attempt_timeout_ms, 5 * 60 * 1000);
+        assert_int_equal(rule->start_timeout_ms, 0);
+        assert_int_equal(rule->on_unknown, ON_UNKNOWN_PARK);
+        assert_int_equal(rule->on_exhausted, ON_EXHAUSTED_PARK);
+    }
+    assert_false(definition->steps[1].has_compensation);
+    assert_int_equal(definition->steps[1].action.effect, EFFECT_AT_MOST_ONCE);
+    definition_free(definition);
+}
+
+/* Nothing at its default; `texts` live as long as the sample. */
+static void sample_fill(struct sample *sample)
+{
+    static char namespace_[] = "bank", description[] = "moves money", handler[] = "account/debit-1";
+    static char undo[] = "account.refund";
+    sample_init(sample);
+    Google__Protobuf__Duration *d = sample->durations;
+    static const struct {
+        int64_t seconds;
+        int32_t nanos;
+    } values[] = { { 100, 0 }, { 0, 250000000 }, { 7, 0 },   { 45, 0 },  { 90, 500000000 },
+                   { 30, 0 },  { 12, 0 },        { 900, 0 }, { 3600, 0 } };
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        d[i].seconds = values[i].seconds;
+        d[i].nanos = values[i].nanos;
+    }
+    sample->message.namespace_ = namespace_;
+    sample->message.description = description;
+    sample->message.deadline = &d[8];
+    sample->message.on_deadline = SAGA__V1__ON_DEADLINE__ON_DEADLINE_PARK;
+    sample->action.handler = handler;
+    sample->action.retry = &sample->retry;
+    sample->retry.for_ = &d[0];
+    sample->retry.initial = &d[1];
+    sample->retry.cap = &d[2];
+    sample->retry._max_attempts_case = SAGA__V1__RETRY___MAX_ATTEMPTS_MAX_ATTEMPTS;
+    sample->retry.max_attempts = 9;
+    sample->action.lease = &d[3];
+    sample->action.attempt_timeout = &d[4];
+    sample->action.start_timeout = &d[5];
+    sample->action.on_unknown = SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_COMPENSATE;
+    sample->action.on_exhausted = SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_COMPENSATE;
+    sample->compensation.handler = undo;
+    sample->compensation.effect = SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE;
+    sample->compensation.lease = &d[7];
+    sample->step.guarded = 0;
+    sample->step.settle_time = &d[6];
+}
+
+static void assert_filled(const struct definition *definition)
+{
+    assert_string_equal(definition->namespace_, "bank");
+    assert_string_equal(definition->name, "pay");
+    assert_string_equal(definition->description, "moves money");
+    assert_int_equal(definition->deadline_ms, 3600000);
+    assert_int_equal(definition->on_deadline, ON_DEADLINE_PARK);
+    const struct step_rule *step = &definition->steps[0];
+    assert_string_equal(step->name, "debit");
+    assert_string_equal(step->action.handler, "account/debit-1");
+    assert_int_equal(step->action.effect, EFFECT_IDEMPOTENT);
+    assert_int_equal(step->action.retry.for_ms, 100000);
+    assert_int_equal(step->action.retry.initial_ms, 250);
+    assert_int_equal(step->action.retry.cap_ms, 7000);
+    assert_int_equal(step->action.retry.max_attempts, 9);
+    assert_int_equal(step->action.lease_ms, 45000);
+    assert_int_equal(step->action.attempt_timeout_ms, 90500);
+    assert_int_equal(step->action.start_timeout_ms, 30000);
+    assert_int_equal(step->action.on_unknown, ON_UNKNOWN_COMPENSATE);
+    assert_int_equal(step->action.on_exhausted, ON_EXHAUSTED_COMPENSATE);
+    assert_true(step->has_compensation);
+    assert_string_equal(step->compensation.handler, "account.refund");
+    assert_int_equal(step->compensation.effect, EFFECT_AT_MOST_ONCE);
+    assert_int_equal(step->compensation.lease_ms, 900000);
+    assert_false(step->guarded);
+    assert_int_equal(step->settle_ms, 12000);
+    assert_string_equal(definition->steps[1].action.handler, "pay.ledger");
+}
+
+static void test_every_field_goes_through_all_three_forms(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct err err;
+    sample_fill(&sample);
+    struct definition *definition = read_good(&sample);
+    assert_filled(definition);
+    struct bytes content = { 0 }, again = { 0 };
+    ASSERT_OK(definition_encode(definition, &content, &err), &err);
+    struct definition *decoded = NULL;
+    ASSERT_OK(definition_decode(&content, &decoded, &err), &err);
+    assert_filled(decoded);
+    ASSERT_OK(definition_encode(decoded, &again, &err), &err);
+    assert_int_equal(content.size, again.size);
+    assert_memory_equal(content.data, again.data, content.size);
+    mem_free(content.data);
+    mem_free(again.data);
+    definition_free(definition);
+    definition_free(decoded);
+}
+
+static void test_a_default_that_is_spelt_out_gives_the_same_bytes(void **state)
+{
+    (void)state;
+    static char namespace_[] = "default", handler[] = "pay.debit";
+    struct sample sample;
+    struct err err;
+    struct bytes absent = { 0 }, explicit_ = { 0 };
+    sample_init(&sample);
+    struct definition *definition = read_good(&sample);
+    ASSERT_OK(definition_encode(definition, &absent, &err), &err);
+    definition_free(definition);
+    sample.message.namespace_ = namespace_;
+    sample.action.handler = handler;
+    sample.durations[0].seconds = 30;
+    sample.action.lease = &sample.durations[0];
+    sample.action.on_unknown = SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_PARK;
+    sample.message.on_deadline = SAGA__V1__ON_DEADLINE__ON_DEADLINE_COMPENSATE;
+    definition = read_good(&sample);
+    ASSERT_OK(definition_encode(definition, &explicit_, &err), &err);
+    definition_free(definition);
+    assert_int_equal(absent.size, explicit_.size);
+    assert_memory_equal(absent.data, explicit_.data, absent.size);
+    mem_free(absent.data);
+    mem_free(explicit_.data);
+}
+
+static void test_an_effect_must_be_said(void **state)
+{
+    (void)state;
+    struct sample sample;
+    sample_init(&sample);
+    sample.action.effect = SAGA__V1__EFFECT__EFFECT_UNSPECIFIED;
+    assert_fault(&sample, "steps[0].action.effect", "required");
+    sample.action.effect = (Saga__V1__Effect)99;
+    assert_fault(&sample, "steps[0].action.effect", "99");
+    sample.action.effect = SAGA__V1__EFFECT__EFFECT_PROBED;
+    assert_fault(&sample, "steps[0].action.effect", "not built yet");
+    sample_init(&sample);
+    sample.compensation.effect = SAGA__V1__EFFECT__EFFECT_UNSPECIFIED;
+    assert_fault(&sample, "steps[0].compensation.effect", "required");
+    sample_init(&sample);
+    sample.step.action = NULL;
+    assert_fault(&sample, "steps[0].action.effect", "required");
+}
+
+static void test_a_step_says_how_it_is_taken_back(void **state)
+{
+    (void)state;
+    struct sample sample;
+    sample_init(&sample);
+    sample.second.undo_case = SAGA__V1__STEP__UNDO__NOT_SET;
+    assert_fault(&sample, "steps[1].undo", "no_compensation");
+    sample_init(&sample);
+    sample.second.no_compensation = 0;
+    assert_fault(&sample, "steps[1].no_compensation", "only true");
+    sample_init(&sample);
+    sample.step.guarded = 0;
+    assert_fault(&sample, "steps[0].settle_time", "required");
+    sample.durations[0].seconds = 0; /* an explicit 0 is accepted */
+    sample.step.settle_time = &sample.durations[0];
+    struct definition *definition = read_good(&sample);
+    assert_int_equal(definition->steps[0].settle_ms, 0);
+    definition_free(definition);
+}
+
+static void test_wrong_durations_are_told_once_with_their_value(void **state)
+{
+    (void)state;
+    struct sample sample;
+    sample_init(&sample);
+    Google__Protobuf__Duration *d = &sample.durations[0];
+    d->seconds = 0;
+    sample.message.deadline = d; /* an explicit 0 is not "none" */
+    assert_fault(&sample, "deadline", "0 ms");
+    d->seconds = -5;
+    assert_fault(&sample, "deadline", "-5000 ms");
+    d->seconds = 5;
+    d->nanos = 1;
+    assert_fault(&sample, "deadline", "whole milliseconds");
+    d->nanos = -1;
+    assert_fault(&sample, "deadline", "not a duration");
+    d->nanos = 0;
+    d->seconds = INT64_MAX;
+    assert_fault(&sample, "deadline", "not a duration");
+    sample.message.deadline = NULL;
+    sample.action.lease = d;
+    d->seconds = 1;
+    assert_fault(&sample, "steps[0].action.lease", "1000");
+    sample.action.lease = NULL;
+    sample.compensation.start_timeout = d;
+    d->seconds = 0;
+    assert_fault(&sample, "steps[0].compensation.start_timeout", "0 ms");
+    sample.compensation.start_timeout = NULL;
+    sample.step.settle_time = d;
+    d->seconds = -1;
+    assert_fault(&sample, "steps[0].settle_time", "-1000 ms");
+}
+
+static void test_what_is_not_built_yet_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct sample sample;
+    sample_init(&sample);
+    sample.action.idempotency_window = &sample.durations[0];
+    assert_fault(&sample, "steps[0].action.idempotency_window", "not built yet");
+    sample_init(&sample);
+    sample.action.on_unknown = SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_ACCEPT;
+    assert_fault(&sample, "steps[0].action.on_unknown", "ACCEPT");
+    sample_init(&sample);
+    sample.action.on_exhausted = SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_CONTINUE;
+    assert_fault(&sample, "steps[0].action.on_exhausted", "CONTINUE");
+}
+
+static void test_other_faults(void **state)
+{
+    (void)state;
+    struct sample sample;
+    sample_init(&sample);
+    sample.action.retry = &sample.retry;
+    sample.retry._max_attempts_case = SAGA__V1__RETRY___MAX_ATTEMPTS_MAX_ATTEMPTS;
+    sample.retry.max_attempts = 0;
+    assert_fault(&sample, "steps[0].action.retry.max_attempts", "0");
+    sample_init(&sample);
+    (void)snprintf(sample.second_name, sizeof sample.second_name, "debit");
+    assert_fault(&sample, "steps[1].name", "unique");
+    sample_init(&sample);
+    sample.message.n_steps = 0;
+    assert_fault(&sample, "steps", "required");
+    sample_init(&sample);
+    sample.message.on_deadline = (Saga__V1__OnDeadline)7;
+    assert_fault(&sample, "on_deadline", "7");
+    sample_init(&sample);
+    sample.compensation.on_unknown = SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_COMPENSATE;
+    assert_fault(&sample, "steps[0].compensation.on_unknown", "PARK");
+}
+
+static void test_too_many_steps_are_one_fault(void **state)
+{
+    (void)state;
+    struct sample sample;
+    sample_init(&sample);
+    Saga__V1__Step *steps[257];
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++)
+        steps[i] = &sample.step;
+    sample.message.steps = steps;
+    sample.message.n_steps = ARRAY_LEN(steps);
+    assert_fault(&sample, "steps", "257");
+}
+
+static void test_bytes_that_are_not_ours_are_an_internal_error(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct err err;
+    struct bytes content = { 0 };
+    struct definition *decoded = NULL;
+    sample_init(&sample);
+    struct definition *definition = read_good(&sample);
+    ASSERT_OK(definition_encode(definition, &content, &err), &err);
+    definition_free(definition);
+    for (size_t cut = 1; cut < content.size; cut++) {
+        struct bytes part = { content.data, content.size - cut };
+        int rc = definition_decode(&part, &decoded, &err);
+        if (rc) /* a cut between two fields is a shorter definition */
+            assert_int_equal(rc, ERR_INTERNAL);
+        decoded = definition_free(decoded);
+    }
+    struct bytes nothing = { NULL, 0 };
+    assert_int_equal(definition_decode(&nothing, &decoded, &err), ERR_INTERNAL);
+    assert_null(decoded);
+    mem_free(content.data);
+}
+
+static void test_memory_that_runs_out_is_an_error(void **state)
+{
+    (void)state;
+    struct sample sample;
+    sample_fill(&sample);
+    for (uint64_t n = 1; n < 100; n++) {
+        struct definition *definition = NULL, *decoded = NULL;
+        struct bytes content = { 0 };
+        struct collected collected = { 0 };
+        size_t faults = 0;
+        struct err err;
+        mem_fail_at(n, false);
+        int rc = definition_from_message(&sample.message, collect, &collected, &definition, &faults,
+                                         &err);
+        if (!rc)
+            rc = definition_encode(definition, &content, &err);
+        if (!rc)
+            rc = definition_decode(&content, &decoded, &err);
+        mem_fail_at(0, false);
+        if (rc)
+            assert_int_equal(rc, ERR_NOMEM);
+        definition_free(definition);
+        definition_free(decoded);
+        mem_free(content.data);
+        if (!rc) {
+            assert_true(n > 10);
+            return;
+        }
+    }
+    fail_msg("it never succeeded");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_default_is_filled_in),
+        cmocka_unit_test(test_every_field_goes_through_all_three_forms),
+        cmocka_unit_test(test_a_default_that_is_spelt_out_gives_the_same_bytes),
+        cmocka_unit_test(test_an_effect_must_be_said),
+        cmocka_unit_test(test_a_step_says_how_it_is_taken_back),
+        cmocka_unit_test(test_wrong_durations_are_told_once_with_their_value),
+        cmocka_unit_test(test_what_is_not_built_yet_is_refused_by_name),
+        cmocka_unit_test(test_other_faults),
+        cmocka_unit_test(test_too_many_steps_are_one_fault),
+        cmocka_unit_test(test_bytes_that_are_not_ours_are_an_internal_error),
+        cmocka_unit_test(test_memory_that_runs_out_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
