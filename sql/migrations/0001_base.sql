@@ -28,7 +28,9 @@ CREATE TABLE definition_revision (
 );
 COMMENT ON TABLE definition_revision IS 'Immutable; content is a packed saga.v1.SagaDefinition, digest its SHA-256.';
 
--- One row for each business key; outlives the saga's own row.
+-- One row for each business key; outlives the saga's own row. Rows that were inserted by one
+-- transaction are updated by one transaction, too: only with half of the page free do all of its
+-- rows find room for their new version beside the old one (HOT). The same holds for journal.
 CREATE TABLE saga_key (
     shard            smallint NOT NULL,
     namespace        text COLLATE "C" NOT NULL,
@@ -40,7 +42,7 @@ CREATE TABLE saga_key (
     final_state      text COLLATE "C" CHECK (final_state IN ('SUCCEEDED', 'COMPENSATED', 'ABANDONED')),
     remembered_until timestamptz,
     PRIMARY KEY (shard, namespace, definition, saga_id)
-) WITH (fillfactor = 90);
+) WITH (fillfactor = 50);
 COMMENT ON TABLE saga_key IS 'A business key starts at most one saga; saga_uid and run are those of its latest run.';
 
 CREATE TABLE saga (
@@ -75,7 +77,7 @@ CREATE TABLE saga (
     ended_at        timestamptz,
     related_saga    uuid,
     PRIMARY KEY (shard, saga_uid)
-) WITH (fillfactor = 85);
+) WITH (fillfactor = 90);
 COMMENT ON COLUMN saga.owner IS 'Who drives the timers; safety never depends on it.';
 COMMENT ON COLUMN saga.wake_at IS 'A hint; what is due follows from the journal.';
 COMMENT ON COLUMN saga.doubt IS 'Something is known that speaks against the recorded end or step.';
@@ -116,7 +118,7 @@ CREATE TABLE journal (
     about         bigint,
     actor         text COLLATE "C",
     PRIMARY KEY (shard, saga_uid, seq)
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 45);
 COMMENT ON TABLE journal IS 'The truth about a saga: leases and decisions in one sequence without gaps.';
 COMMENT ON COLUMN journal.step_index IS 'Position of step in the saga''s revision.';
 COMMENT ON COLUMN journal.outcome IS 'LEASE: how it ended, NULL while it is open; LATE_REPORT: what was reported.';

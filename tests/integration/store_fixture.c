@@ -205,7 +205,7 @@ void copy_extend(struct copy *copy, int64_t seq)
     copy->op = (struct store_op){ .kind = STORE_EXTEND,
                                   .uid = saga_row(copy->saga)->uid,
                                   .seq = seq,
-                                  .lease_ms = 2 * DEFAULT_LEASE_MS };
+                                  .lease_ms = DEFAULT_LEASE_MS };
 }
 
 void copy_expect(struct copy *copy, enum store_result expected)
