@@ -1,0 +1,441 @@
+/* Goal: each rule of definition.proto and of the design is checked, and its fault names field, rule
+ * and value. Method: a table of single changes to an allowed definition, each with the field that
+ * must be named; every fault of a bad one is told, not the first alone. */
+#include "core/definition.h"
+#include "core/limits.h"
+
+#include "base/mem.h"
+#include "support/check.h"
+
+#include <stdio.h>
+
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+
+struct faults {
+    size_t count;
+    char field[8][96];
+    char description[8][320];
+};
+
+static void note(void *ctx, const char *field, const char *description)
+{
+    struct faults *faults = ctx;
+    if (faults->count < ARRAY_LEN(faults->field)) {
+        (void)snprintf(faults->field[faults->count], 96, "%s", field);
+        (void)snprintf(faults->description[faults->count], 320, "%s", description);
+    }
+    faults->count++;
+}
+
+static char *text(const char *from)
+{
+    char *copy = mem_strdup(from);
+    assert_non_null(copy);
+    return copy;
+}
+
+static void set_text(char **field, const char *to)
+{
+    mem_free(*field);
+    *field = to ? text(to) : NULL;
+}
+
+static struct operation_rule allowed_rule(const char *handler)
+{
+    return (struct operation_rule){
+        .handler = text(handler),
+        .effect = EFFECT_AT_MOST_ONCE,
+        .retry = { DEFAULT_RETRY_FOR_MS, DEFAULT_RETRY_INITIAL_MS, DEFAULT_RETRY_CAP_MS, 0 },
+        .lease_ms = DEFAULT_LEASE_MS,
+        .attempt_timeout_ms = DEFAULT_ATTEMPT_TIMEOUT_MS,
+    };
+}
+
+/* Two steps: "debit", guarded; "risk", unguarded with a settle time. */
+static struct definition *allowed(void)
+{
+    struct definition *definition = definition_new(2);
+    assert_non_null(definition);
+    definition->namespace_ = text("default");
+    definition->name = text("Settlement-1.x_y");
+    definition->description = text("two steps");
+    for (size_t i = 0; i < 2; i++) {
+        struct step_rule *step = &definition->steps[i];
+        step->name = text(i ? "risk" : "debit");
+        step->action = allowed_rule("team/settlement.step_1-x");
+        step->compensation = allowed_rule("settlement.undo");
+        step->has_compensation = true;
+        step->guarded = i == 0;
+        step->settle_ms = i ? 0 : -1;
+    }
+    return definition;
+}
+
+static const char *long_text(size_t size)
+{
+    static char longest[2048];
+    memset(longest, 'a', size);
+    longest[size] = '\0';
+    return longest;
+}
+
+enum change {
+    NO_NAMESPACE,
+    NAMESPACE_UPPER,
+    NAMESPACE_DIGIT_FIRST,
+    NAMESPACE_LONG,
+    NO_NAME,
+    NAME_SPACE,
+    NAME_DASH_FIRST,
+    NAME_LONG,
+    NAME_NOT_ASCII,
+    DESCRIPTION_LONG,
+    DESCRIPTION_NOT_UTF8,
+    DEADLINE_SHORT,
+    DEADLINE_LONG,
+    DEADLINE_NEGATIVE,
+    ON_DEADLINE_UNKNOWN,
+    NO_STEP_NAME,
+    STEP_NAME_UPPER,
+    STEP_NAME_LONG,
+    STEP_NAME_TWICE,
+    NO_SETTLE_TIME,
+    SETTLE_TIME_LONG,
+    NO_HANDLER,
+    HANDLER_SPACE,
+    HANDLER_LONG,
+    NO_EFFECT,
+    EFFECT_IS_PROBED,
+    EFFECT_UNKNOWN,
+    RETRY_FOR_ZERO,
+    RETRY_FOR_LONG,
+    RETRY_INITIAL_ZERO,
+    RETRY_CAP_BELOW,
+    MAX_ATTEMPTS_HUGE,
+    LEASE_SHORT,
+    LEASE_LONG,
+    TIMEOUT_SHORT,
+    TIMEOUT_LONG,
+    START_TIMEOUT_SHORT,
+    START_TIMEOUT_LONG,
+    ACCEPT,
+    CONTINUE,
+    COMPENSATION_EFFECT,
+    COMPENSATION_ON_UNKNOWN,
+    COMPENSATION_ON_EXHAUSTED,
+    COMPENSATION_LEASE,
+};
+
+static void change_texts(struct definition *definition, enum change change)
+{
+    struct step_rule *step = &definition->steps[1];
+    switch (change) {
+    case NO_NAMESPACE:
+        set_text(&definition->namespace_, NULL);
+        break;
+    case NAMESPACE_UPPER:
+        set_text(&definition->namespace_, "Default");
+        break;
+    case NAMESPACE_DIGIT_FIRST:
+        set_text(&definition->namespace_, "1a");
+        break;
+    case NAMESPACE_LONG:
+        set_text(&definition->namespace_, long_text(65));
+        break;
+    case NO_NAME:
+        set_text(&definition->name, "");
+        break;
+    case NAME_SPACE:
+        set_text(&definition->name, "a b");
+        break;
+    case NAME_DASH_FIRST:
+        set_text(&definition->name, "-a");
+        break;
+    case NAME_LONG:
+        set_text(&definition->name, long_text(129));
+        break;
+    case NAME_NOT_ASCII:
+        set_text(&definition->name, "\xc3\xa4pfel");
+        break;
+    case DESCRIPTION_LONG:
+        set_text(&definition->description, long_text(1025));
+        break;
+    case DESCRIPTION_NOT_UTF8:
+        set_text(&definition->description, "\xff");
+        break;
+    case NO_STEP_NAME:
+        set_text(&step->name, NULL);
+        break;
+    case STEP_NAME_UPPER:
+        set_text(&step->name, "Risk");
+        break;
+    case STEP_NAME_LONG:
+        set_text(&step->name, long_text(65));
+        break;
+    case STEP_NAME_TWICE:
+        set_text(&step->name, "debit");
+        break;
+    case NO_HANDLER:
+        set_text(&step->action.handler, NULL);
+        break;
+    case HANDLER_SPACE:
+        set_text(&step->action.handler, "a b");
+        break;
+    case HANDLER_LONG:
+        set_text(&step->action.handler, long_text(129));
+        break;
+    default:
+        break;
+    }
+}
+
+static void change_numbers(struct definition *definition, enum change change)
+{
+    struct step_rule *step = &definition->steps[1];
+    struct operation_rule *action = &step->action, *undo = &step->compensation;
+    switch (change) {
+    case DEADLINE_SHORT:
+        definition->deadline_ms = 999;
+        break;
+    case DEADLINE_LONG:
+        definition->deadline_ms = 366 * DAY_MS + 1;
+        break;
+    case DEADLINE_NEGATIVE:
+        definition->deadline_ms = -1;
+        break;
+    case ON_DEADLINE_UNKNOWN:
+        definition->on_deadline = ON_DEADLINE_COUNT;
+        break;
+    case NO_SETTLE_TIME:
+        step->settle_ms = -1;
+        break;
+    case SETTLE_TIME_LONG:
+        step->settle_ms = DAY_MS + 1;
+        break;
+    case NO_EFFECT:
+        action->effect = EFFECT_COUNT;
+        break;
+    case EFFECT_IS_PROBED:
+        action->effect = EFFECT_PROBED;
+        break;
+    case EFFECT_UNKNOWN:
+        action->effect = (enum effect)77;
+        break;
+    case RETRY_FOR_ZERO:
+        action->retry.for_ms = 0;
+        break;
+    case RETRY_FOR_LONG:
+        action->retry.for_ms = 366 * DAY_MS + 1;
+        break;
+    case RETRY_INITIAL_ZERO:
+        action->retry.initial_ms = 0;
+        break;
+    case RETRY_CAP_BELOW:
+        action->retry.cap_ms = 999;
+        break;
+    case MAX_ATTEMPTS_HUGE:
+        action->retry.max_attempts = UINT32_MAX;
+        break;
+    case LEASE_SHORT:
+        action->lease_ms = 4999;
+        break;
+    case LEASE_LONG:
+        action->lease_ms = 3600 * 1000 + 1;
+        break;
+    case TIMEOUT_SHORT:
+        action->attempt_timeout_ms = 99;
+        break;
+    case TIMEOUT_LONG:
+        action->attempt_timeout_ms = DAY_MS + 1;
+        break;
+    case START_TIMEOUT_SHORT:
+        action->start_timeout_ms = 999;
+        break;
+    case START_TIMEOUT_LONG:
+        action->start_timeout_ms = 366 * DAY_MS + 1;
+        break;
+    case ACCEPT:
+        action->on_unknown = ON_UNKNOWN_ACCEPT;
+        break;
+    case CONTINUE:
+        action->on_exhausted = ON_EXHAUSTED_CONTINUE;
+        break;
+    case COMPENSATION_EFFECT:
+        undo->effect = EFFECT_COUNT;
+        break;
+    case COMPENSATION_ON_UNKNOWN:
+        undo->on_unknown = ON_UNKNOWN_COMPENSATE;
+        break;
+    case COMPENSATION_ON_EXHAUSTED:
+        undo->on_exhausted = ON_EXHAUSTED_COMPENSATE;
+        break;
+    case COMPENSATION_LEASE:
+        undo->lease_ms = 0;
+        break;
+    default:
+        break;
+    }
+}
+
+static const struct {
+    enum change change;
+    const char *field, *says;
+} faulty[] = {
+    { NO_NAMESPACE, "namespace", "required" },
+    { NAMESPACE_UPPER, "namespace", "\"Default\"" },
+    { NAMESPACE_DIGIT_FIRST, "namespace", "a letter first" },
+    { NAMESPACE_LONG, "namespace", "65 bytes" },
+    { NO_NAME, "name", "required" },
+    { NAME_SPACE, "name", "\"a b\"" },
+    { NAME_DASH_FIRST, "name", "a letter first" },
+    { NAME_LONG, "name", "1-128" },
+    { NAME_NOT_ASCII, "name", "A-Za-z" },
+    { DESCRIPTION_LONG, "description", "at most 1024 bytes, is 1025" },
+    { DESCRIPTION_NOT_UTF8, "description", "UTF-8" },
+    { DEADLINE_SHORT, "deadline", "is 999 ms" },
+    { DEADLINE_LONG, "deadline", "31622400000 ms" },
+    { DEADLINE_NEGATIVE, "deadline", "is -1 ms" },
+    { ON_DEADLINE_UNKNOWN, "on_deadline", "unknown value" },
+    { NO_STEP_NAME, "steps[1].name", "required" },
+    { STEP_NAME_UPPER, "steps[1].name", "\"Risk\"" },
+    { STEP_NAME_LONG, "steps[1].name", "1-64" },
+    { STEP_NAME_TWICE, "steps[1].name", "unique, steps[0] is \"debit\"" },
+    { NO_SETTLE_TIME, "steps[1].settle_time", "required for an unguarded step" },
+    { SETTLE_TIME_LONG, "steps[1].settle_time", "86400001 ms" },
+    { NO_HANDLER, "steps[1].action.handler", "required" },
+    { HANDLER_SPACE, "steps[1].action.handler", "\"a b\"" },
+    { HANDLER_LONG, "steps[1].action.handler", "1-128" },
+    { NO_EFFECT, "steps[1].action.effect", "required" },
+    { EFFECT_IS_PROBED, "steps[1].action.effect", "PROBED is not built yet" },
+    { EFFECT_UNKNOWN, "steps[1].action.effect", "required" },
+    { RETRY_FOR_ZERO, "steps[1].action.retry.for", "is 0 ms" },
+    { RETRY_FOR_LONG, "steps[1].action.retry.for", "31622400000 ms" },
+    { RETRY_INITIAL_ZERO, "steps[1].action.retry.initial", "is 0 ms" },
+    { RETRY_CAP_BELOW, "steps[1].action.retry.cap", "not be below retry.initial (1000 ms)" },
+    { MAX_ATTEMPTS_HUGE, "steps[1].action.retry.max_attempts", "4294967295" },
+    { LEASE_SHORT, "steps[1].action.lease", "5000 ms to 3600000 ms, is 4999 ms" },
+    { LEASE_LONG, "steps[1].action.lease", "3600001 ms" },
+    { TIMEOUT_SHORT, "steps[1].action.attempt_timeout", "is 99 ms" },
+    { TIMEOUT_LONG, "steps[1].action.attempt_timeout", "86400001 ms" },
+    { START_TIMEOUT_SHORT, "steps[1].action.start_timeout", "is 999 ms" },
+    { START_TIMEOUT_LONG, "steps[1].action.start_timeout", "31622400001 ms" },
+    { ACCEPT, "steps[1].action.on_unknown", "ACCEPT is not built yet" },
+    { CONTINUE, "steps[1].action.on_exhausted", "CONTINUE is not built yet" },
+    { COMPENSATION_EFFECT, "steps[1].compensation.effect", "required" },
+    { COMPENSATION_ON_UNKNOWN, "steps[1].compensation.on_unknown", "only say PARK" },
+    { COMPENSATION_ON_EXHAUSTED, "steps[1].compensation.on_exhausted", "only say PARK" },
+    { COMPENSATION_LEASE, "steps[1].compensation.lease", "is 0 ms" },
+};
+
+static void test_each_fault_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(faulty); i++) {
+        struct definition *definition = allowed();
+        change_texts(definition, faulty[i].change);
+        change_numbers(definition, faulty[i].change);
+        struct faults faults = { 0 };
+        size_t count = definition_check(definition, note, &faults);
+        if (count != 1 || strcmp(faults.field[0], faulty[i].field) != 0 ||
+            !strstr(faults.description[0], faulty[i].says))
+            fail_msg("expected %s: %s; got %zu: %s: %s", faulty[i].field, faulty[i].says, count,
+                     faults.field[0], faults.description[0]);
+        definition = definition_free(definition);
+    }
+}
+
+static void test_allowed_definitions(void **state)
+{
+    (void)state;
+    struct faults faults = { 0 };
+    struct definition *definition = allowed();
+    assert_int_equal(definition_check(definition, note, &faults), 0);
+    struct step_rule *step = &definition->steps[1];
+    step->action.effect = EFFECT_IDEMPOTENT;
+    step->action.on_unknown = ON_UNKNOWN_COMPENSATE;
+    step->action.on_exhausted = ON_EXHAUSTED_COMPENSATE;
+    step->action.start_timeout_ms = 1000;
+    step->action.lease_ms = 5000;
+    step->action.attempt_timeout_ms = 100; /* shorter than the lease: the lease ends with it */
+    step->action.retry = (struct retry){ 1, 1, 1, 1 };
+    step->settle_ms = DAY_MS;
+    definition->deadline_ms = 366 * DAY_MS;
+    definition->on_deadline = ON_DEADLINE_PARK;
+    set_text(&definition->description, NULL);
+    assert_int_equal(definition_check(definition, note, &faults), 0);
+    step->has_compensation = false; /* then its rule is not looked at, and no settle time is due */
+    step->compensation.effect = EFFECT_COUNT;
+    step->settle_ms = -1;
+    assert_int_equal(definition_check(definition, note, &faults), 0);
+    definition = definition_free(definition);
+}
+
+static void test_number_of_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t steps, faults;
+        const char *says;
+    } cases[] = { { 0, 1, "required" },
+                  { LIMIT_STEPS, 0, NULL },
+                  { 257, 1, "1-256 steps, is 257" } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct definition *definition = definition_new(cases[i].steps);
+        assert_non_null(definition);
+        definition->namespace_ = text("default");
+        definition->name = text("long");
+        for (size_t step = 0; step < cases[i].steps; step++) {
+            char name[16];
+            (void)snprintf(name, sizeof name, "s%zu", step);
+            definition->steps[step].name = text(name);
+            definition->steps[step].action = allowed_rule("h");
+            definition->steps[step].settle_ms = -1;
+        }
+        struct faults faults = { 0 };
+        assert_int_equal(definition_check(definition, note, &faults), cases[i].faults);
+        if (cases[i].faults) {
+            assert_string_equal(faults.field[0], "steps");
+            assert_non_null(strstr(faults.description[0], cases[i].says));
+        }
+        definition = definition_free(definition);
+    }
+}
+
+static void test_every_fault_is_told(void **state)
+{
+    (void)state;
+    struct definition *definition = allowed();
+    change_texts(definition, NO_NAME);
+    change_numbers(definition, NO_EFFECT);
+    change_numbers(definition, LEASE_SHORT);
+    change_numbers(definition, COMPENSATION_EFFECT);
+    struct faults faults = { 0 };
+    assert_int_equal(definition_check(definition, note, &faults), 4);
+    assert_int_equal(faults.count, 4);
+    definition = definition_free(definition);
+}
+
+static void test_step_find(void **state)
+{
+    (void)state;
+    struct definition *definition = allowed();
+    assert_int_equal(definition_step_find(definition, "debit"), 0);
+    assert_int_equal(definition_step_find(definition, "risk"), 1);
+    assert_int_equal(definition_step_find(definition, "ris"), -1);
+    assert_ptr_equal(definition_rule(definition, 1, OPERATION_COMPENSATION),
+                     &definition->steps[1].compensation);
+    assert_ptr_equal(definition_rule(definition, 1, OPERATION_ACTION),
+                     &definition->steps[1].action);
+    definition = definition_free(definition);
+    assert_null(definition_free(NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_fault_is_named), cmocka_unit_test(test_allowed_definitions),
+        cmocka_unit_test(test_number_of_steps),     cmocka_unit_test(test_every_fault_is_told),
+        cmocka_unit_test(test_step_find),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,363 @@
+/* Goal: a journal that the rules cannot have written is refused by name and consumes nothing;
+ * running out of memory is an error at every point, and loses nothing. Method: a good journal, and
+ * single faults put into it; each allocation of each call made to fail in turn. */
+#include "core_world.h"
+
+#include <stdio.h>
+
+enum { ENTRIES = 8 };
+
+struct journal {
+    struct definition *definition;
+    struct saga_row row;
+    struct journal_entry entries[ENTRIES];
+    size_t count;
+};
+
+static char *text(const char *from)
+{
+    char *copy = mem_strdup(from);
+    assert_non_null(copy);
+    return copy;
+}
+
+static struct journal_entry lease(int64_t seq, int16_t step, enum operation operation, int32_t try_,
+                                  enum outcome outcome)
+{
+    struct journal_entry entry = {
+        .seq = seq,
+        .fence = fence_make(0, seq),
+        .kind = ENTRY_LEASE,
+        .step = step,
+        .operation = operation,
+        .try_ = try_,
+        .worker = text("worker/1"),
+        .leased_at_ms = 1000,
+        .attempt_until_ms = 301000,
+        .lease_until_ms = 31000,
+        .outcome = outcome,
+        .finished_at_ms = outcome ? 1000 : 0,
+    };
+    return entry;
+}
+
+static struct journal_entry decision(int64_t seq, enum entry_kind kind, int16_t step, int reason)
+{
+    return (struct journal_entry){
+        .seq = seq, .kind = kind, .step = step, .reason = (uint8_t)reason, .finished_at_ms = 1000
+    };
+}
+
+/* Two steps; b refused, a taken back: COMPENSATED. */
+static void open_journal(struct journal *journal)
+{
+    struct world world;
+    world_open(&world, 2);
+    *journal = (struct journal){ .definition = TAKE(world.definition), .count = 4 };
+    world_close(&world);
+    journal->row = (struct saga_row){ .saga_id = text("O-1"),
+                                      .definition = text("order"),
+                                      .state = SAGA_COMPENSATED,
+                                      .phase = SAGA_COMPENSATED,
+                                      .park_step = -1,
+                                      .started_at_ms = 1000,
+                                      .updated_at_ms = 1000,
+                                      .ended_at_ms = 1000 };
+    journal->entries[0] = lease(1, 0, OPERATION_ACTION, 1, OUTCOME_DONE);
+    journal->entries[1] = lease(2, 1, OPERATION_ACTION, 1, OUTCOME_REJECTED);
+    journal->entries[2] = decision(3, ENTRY_COMPENSATE, 1, CAUSE_REFUSED);
+    journal->entries[3] = lease(4, 0, OPERATION_COMPENSATION, 1, OUTCOME_DONE);
+}
+
+static void close_journal(struct journal *journal)
+{
+    for (size_t i = 0; i < ENTRIES; i++)
+        journal_entry_done(&journal->entries[i]);
+    saga_row_done(&journal->row);
+    journal->definition = definition_free(journal->definition);
+}
+
+enum fault {
+    NONE,
+    GAP,
+    FENCE,
+    TRY,
+    STEP,
+    PROBE,
+    NO_WORKER,
+    OUT_OF_TURN,
+    SECOND_LIVE,
+    FORWARD_AFTER_REFUSAL,
+    REPEAT_OF_DONE,
+    COMPENSATION_TWICE,
+    TURNED_BACK_TWICE,
+    RESUME_UNPARKED,
+    PARK_REASON,
+    LATE_ABOUT_LATER,
+    LATE_ABOUT_REPORTED,
+    ROW_RUNNING,
+    ROW_PARKED,
+    NO_END_TIME,
+    AFTER_THE_END,
+    ROW_DOUBT_LOST,
+    OUTCOME_RANGE,
+    KIND_RANGE,
+};
+
+static void break_entry(struct journal *journal, enum fault fault)
+{
+    struct journal_entry *entries = journal->entries;
+    switch (fault) {
+    case GAP:
+        entries[3].seq = 5;
+        break;
+    case FENCE:
+        entries[1].fence = 1;
+        break;
+    case TRY:
+        entries[1].try_ = 2;
+        break;
+    case STEP:
+        entries[1].step = 2;
+        break;
+    case PROBE:
+        entries[1].operation = OPERATION_PROBE;
+        break;
+    case NO_WORKER:
+        mem_free(TAKE(entries[1].worker));
+        break;
+    case OUT_OF_TURN:
+        entries[0].step = 1;
+        break;
+    case SECOND_LIVE:
+        entries[0].outcome = OUTCOME_NONE;
+        break;
+    case REPEAT_OF_DONE:
+        entries[1].step = 0;
+        entries[1].try_ = 2;
+        break;
+    case OUTCOME_RANGE:
+        entries[1].outcome = OUTCOME_COUNT;
+        break;
+    case KIND_RANGE:
+        entries[2].kind = ENTRY_KIND_COUNT;
+        break;
+    case PARK_REASON:
+        entries[2].kind = ENTRY_PARK;
+        entries[2].reason = PARK_SUSPENDED;
+        break;
+    case RESUME_UNPARKED:
+        entries[2].kind = ENTRY_RESUME;
+        break;
+    default:
+        break;
+    }
+}
+
+static void break_rest(struct journal *journal, enum fault fault)
+{
+    struct journal_entry *more = &journal->entries[journal->count];
+    int64_t next = (int64_t)journal->count + 1;
+    switch (fault) {
+    case FORWARD_AFTER_REFUSAL:
+        *more = lease(next, 1, OPERATION_ACTION, 2, OUTCOME_DONE);
+        break;
+    case COMPENSATION_TWICE:
+        *more = lease(next, 0, OPERATION_COMPENSATION, 2, OUTCOME_DONE);
+        break;
+    case TURNED_BACK_TWICE:
+        *more = decision(next, ENTRY_COMPENSATE, -1, CAUSE_CANCELLED);
+        break;
+    case LATE_ABOUT_LATER:
+    case LATE_ABOUT_REPORTED:
+        *more = decision(next, ENTRY_LATE_REPORT, 0, 0);
+        more->outcome = OUTCOME_DONE;
+        more->about = fault == LATE_ABOUT_LATER ? 9 : 1;
+        break;
+    case ROW_RUNNING:
+        journal->row.state = journal->row.phase = SAGA_RUNNING;
+        return;
+    case ROW_PARKED:
+        journal->row.state = SAGA_PARKED;
+        journal->row.phase = SAGA_RUNNING;
+        return;
+    case NO_END_TIME:
+        journal->row.ended_at_ms = 0;
+        return;
+    case AFTER_THE_END:
+        journal->entries[3].finished_at_ms = 1001;
+        return;
+    default:
+        return;
+    }
+    journal->count++;
+}
+
+static void test_what_the_rules_cannot_have_written(void **state)
+{
+    (void)state;
+    for (int fault = NONE; fault <= KIND_RANGE; fault++) {
+        if (fault == ROW_DOUBT_LOST) /* has a scene of its own below */
+            continue;
+        struct journal journal;
+        open_journal(&journal);
+        break_entry(&journal, (enum fault)fault);
+        break_rest(&journal, (enum fault)fault);
+        struct saga *saga = NULL;
+        struct err err;
+        const char *id = journal.row.saga_id;
+        int rc = saga_replay(journal.definition, &journal.row, journal.entries, journal.count,
+                             &saga, &err);
+        if (fault == NONE) {
+            ASSERT_OK(rc, &err);
+            assert_int_equal(saga_row(saga)->state, SAGA_COMPENSATED);
+        } else {
+            if (rc != ERR_INTERNAL)
+                fail_msg("fault %d: %d", fault, rc);
+            assert_null(saga);
+            assert_ptr_equal(journal.row.saga_id, id); /* nothing was consumed */
+            assert_non_null(strstr(err.msg, "order/O-1"));
+            assert_non_null(strstr(err.msg, "journal"));
+        }
+        saga = saga_free(saga);
+        close_journal(&journal);
+    }
+}
+
+static void test_a_repeat_of_an_unknown_outcome_is_refused(void **state)
+{
+    (void)state;
+    for (int effect = EFFECT_IDEMPOTENT; effect < EFFECT_COUNT; effect += 2) {
+        struct journal journal;
+        open_journal(&journal);
+        journal.definition->steps[0].action.effect = (enum effect)effect;
+        journal.entries[0].outcome = OUTCOME_EXPIRED;
+        journal_entry_done(&journal.entries[1]);
+        journal.entries[1] = lease(2, 0, OPERATION_ACTION, 2, OUTCOME_NONE);
+        journal.row.state = journal.row.phase = SAGA_RUNNING;
+        journal.row.ended_at_ms = 0;
+        struct saga *saga = NULL;
+        struct err err;
+        int rc = saga_replay(journal.definition, &journal.row, journal.entries, 2, &saga, &err);
+        assert_int_equal(rc, effect == EFFECT_IDEMPOTENT ? 0 : ERR_INTERNAL);
+        if (rc)
+            assert_non_null(strstr(err.msg, "position 2"));
+        saga = saga_free(saga);
+        close_journal(&journal);
+    }
+}
+
+static void test_lost_doubt_is_refused(void **state)
+{
+    (void)state;
+    struct journal journal;
+    open_journal(&journal);
+    journal.count = 1;
+    journal_entry_done(&journal.entries[1]);
+    journal.entries[1] = decision(2, ENTRY_PARK, 0, PARK_LATE_EFFECT);
+    journal.count = 2;
+    journal.row.state = SAGA_PARKED;
+    journal.row.phase = SAGA_RUNNING;
+    journal.row.park_reason = PARK_LATE_EFFECT;
+    journal.row.park_step = 0;
+    journal.row.ended_at_ms = 0;
+    struct saga *saga = NULL;
+    struct err err;
+    assert_int_equal(
+        saga_replay(journal.definition, &journal.row, journal.entries, journal.count, &saga, &err),
+        ERR_INTERNAL);
+    journal.row.doubt = true;
+    ASSERT_OK(
+        saga_replay(journal.definition, &journal.row, journal.entries, journal.count, &saga, &err),
+        &err);
+    saga = saga_free(saga);
+    close_journal(&journal);
+}
+
+static void test_replay_without_memory(void **state)
+{
+    (void)state;
+    struct journal journal;
+    open_journal(&journal);
+    struct saga *saga = NULL;
+    struct err err;
+    int rc = ERR_NOMEM;
+    uint64_t at = 0;
+    while (rc) {
+        assert_in_range(at, 0, 50);
+        mem_fail_at(++at, false);
+        rc = saga_replay(journal.definition, &journal.row, journal.entries, journal.count, &saga,
+                         &err);
+        mem_fail_at(0, false);
+        assert_true(rc == 0 || rc == ERR_NOMEM);
+        if (rc)
+            assert_non_null(journal.entries[3].worker);
+    }
+    assert_true(at > 5);
+    saga = saga_free(saga);
+    close_journal(&journal);
+}
+
+/* A start, a grant, and a report that refuses, parks or turns back, each allocation failing once.
+ */
+static int play(const struct definition *definition, enum outcome outcome, struct err *err)
+{
+    struct rng rng;
+    rng_seed(&rng, 1);
+    CLEANUP(saga_row_done) struct saga_row row = { 0 };
+    struct saga *saga = NULL;
+    int rc = saga_new(definition, &row, &saga, err);
+    if (rc)
+        return rc;
+    struct transition transition = { 0 };
+    struct grantable what;
+    assert_int_equal(saga_grantable(saga, 1000, &what, 1), 1);
+    rc = saga_grant(saga, &what, "worker/1", 0, 1000, &transition, err);
+    if (!rc) {
+        saga_committed(saga, &transition, 1000);
+        struct report report = { .fence = 1,
+                                 .outcome = outcome,
+                                 .output = { (uint8_t *)"output", 6 },
+                                 .error_code = "CODE",
+                                 .error_message = "message" };
+        enum verdict verdict;
+        rc = saga_on_report(saga, &report, 1000, &rng, &transition, &verdict, err);
+        if (!rc)
+            saga_committed(saga, &transition, 1000);
+    }
+    saga = saga_free(saga);
+    return rc;
+}
+
+static void test_decisions_without_memory(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 1);
+    world.definition->steps[0].action.effect = EFFECT_AT_MOST_ONCE;
+    for (int outcome = OUTCOME_DONE; outcome <= OUTCOME_UNKNOWN; outcome++) {
+        int rc = ERR_NOMEM;
+        uint64_t at = 0;
+        while (rc) {
+            assert_in_range(at, 0, 50);
+            mem_fail_at(++at, false);
+            rc = play(world.definition, (enum outcome)outcome, &world.err);
+            mem_fail_at(0, false);
+            assert_true(rc == 0 || rc == ERR_NOMEM);
+        }
+        assert_true(at > 5);
+    }
+    world_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_the_rules_cannot_have_written),
+        cmocka_unit_test(test_a_repeat_of_an_unknown_outcome_is_refused),
+        cmocka_unit_test(test_lost_doubt_is_refused),
+        cmocka_unit_test(test_replay_without_memory),
+        cmocka_unit_test(test_decisions_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
