@@ -5,7 +5,8 @@
 add_library(strict INTERFACE)
 target_compile_options(strict INTERFACE
     -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-format-truncation -Wno-maybe-uninitialized -Werror
-    -fno-omit-frame-pointer)
+    -fno-omit-frame-pointer
+    -UNDEBUG) # assert stays on, whatever the build type: it means a fault of ours
 # gcc's flags above are new to clang; its -Wconversion minds an enum that becomes an int, too.
 target_compile_options(strict INTERFACE
     $<$<C_COMPILER_ID:Clang>:-Wno-unknown-warning-option;-Wno-sign-conversion>)
