@@ -76,17 +76,17 @@ static void request_call(struct fake_server *server)
 
 static void receive(struct stream *stream)
 {
-    grpc_op op = { .op = GRPC_OP_RECV_MESSAGE };
-    op.data.recv_message.recv_message = &stream->received;
-    (void)start(stream, &op, 1, TAG_RECEIVE); /* refused only when the call is over */
+    grpc_op batch = { .op = GRPC_OP_RECV_MESSAGE };
+    batch.data.recv_message.recv_message = &stream->received;
+    (void)start(stream, &batch, 1, TAG_RECEIVE); /* refused only when the call is over */
 }
 
 static void finish(struct stream *stream)
 {
-    grpc_op op = { .op = GRPC_OP_SEND_STATUS_FROM_SERVER };
-    op.data.send_status_from_server.status = GRPC_STATUS_OK;
+    grpc_op batch = { .op = GRPC_OP_SEND_STATUS_FROM_SERVER };
+    batch.data.send_status_from_server.status = GRPC_STATUS_OK;
     stream->open = false;
-    (void)start(stream, &op, 1, TAG_STATUS); /* refused only when the call is over */
+    (void)start(stream, &batch, 1, TAG_STATUS); /* refused only when the call is over */
 }
 
 static void queue_bytes(struct fake_server *server, const void *data, size_t size)
@@ -195,11 +195,10 @@ static void do_wishes(struct fake_server *server)
     if (stream && stream->open && !stream->sending && server->out_count > 0) {
         stream->sending = server->outgoing[0];
         server->out_count--;
-        memmove(server->outgoing, server->outgoing + 1,
-                server->out_count * sizeof server->outgoing[0]);
-        grpc_op op = { .op = GRPC_OP_SEND_MESSAGE };
-        op.data.send_message.send_message = stream->sending;
-        if (!start(stream, &op, 1, TAG_SEND)) {
+        memmove(server->outgoing, server->outgoing + 1, server->out_count * sizeof(void *));
+        grpc_op batch = { .op = GRPC_OP_SEND_MESSAGE };
+        batch.data.send_message.send_message = stream->sending;
+        if (!start(stream, &batch, 1, TAG_SEND)) {
             grpc_byte_buffer_destroy(stream->sending);
             stream->sending = NULL;
         }
@@ -249,9 +248,9 @@ int fake_server_start(const char *address, struct fake_server **ret_server, stru
     pthread_mutex_init(&server->lock, NULL);
     grpc_arg reuse = { .type = GRPC_ARG_INTEGER,
                        .key = (char *)(uintptr_t)GRPC_ARG_ALLOW_REUSEPORT };
-    grpc_channel_args args = { .num_args = 1, .args = &reuse };
+    grpc_channel_args channel_args = { .num_args = 1, .args = &reuse };
     server->queue = grpc_completion_queue_create_for_next(NULL);
-    server->server = grpc_server_create(&args, NULL);
+    server->server = grpc_server_create(&channel_args, NULL);
     grpc_server_register_completion_queue(server->server, server->queue, NULL);
     grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
     int port = grpc_server_add_http2_port(server->server, address, credentials);

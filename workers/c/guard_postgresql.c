@@ -59,6 +59,7 @@ struct identity {
 
 static void identity_fill(const struct saga_task *task, struct identity *identity)
 {
+    memset(identity, 0, sizeof *identity);
     (void)snprintf(identity->run, NUMBER_SIZE, "%d", saga_task_run(task));
     (void)snprintf(identity->fence, NUMBER_SIZE, "%lld", (long long)saga_task_fence(task));
     (void)snprintf(identity->started, NUMBER_SIZE, "%lld",

@@ -41,6 +41,7 @@ struct saga_worker {
 
 static int fail(struct saga_error *error, const struct err *err)
 {
+    *error = (struct saga_error){ .message = "" };
     (void)snprintf(error->message, sizeof error->message, "%s", err->msg); /* cut is fine */
     return -1;
 }
@@ -235,7 +236,6 @@ static void pump(struct saga_worker *worker)
 {
     struct session *session = &worker->session;
     struct err err;
-    CLEANUP(mem_free_p) uint8_t *owned = NULL;
     struct bytes message = { .data = NULL, .size = 0 };
     int rc = 0;
     int64_t since_ms = now_ms(worker);
@@ -245,10 +245,10 @@ static void pump(struct saga_worker *worker)
     bool over = session_is_over(session, since_ms);
     int64_t wait_ms = session_wake_ms(session) - since_ms;
     pthread_mutex_unlock(&session->lock);
-    owned = message.data;
     if (rc == 0 && message.size > 0) {
         rc = transport_send(worker->transport, &message, &err);
         worker->sending = rc == 0;
+        mem_free(message.data);
     }
     if (rc != 0 || over) {
         end_stream(worker, over ? CLOSE_LINGER_MS : 0,
@@ -257,7 +257,7 @@ static void pump(struct saga_worker *worker)
     }
     /* The wait is short, so that a process that was stopped does not take the moment at which it
      * goes on for the moment at which a task arrived. */
-    if (wait_ms > IO_WAIT_MS)
+    if (wait_ms > IO_WAIT_MS || worker->sending) /* the end of a send wakes us */
         wait_ms = IO_WAIT_MS;
     struct bytes received = { .data = NULL, .size = 0 };
     switch (transport_wait(worker->transport, wait_ms > 0 ? wait_ms : 0, &received, &err)) {

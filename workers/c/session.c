@@ -151,9 +151,8 @@ void session_opened(struct session *session, int64_t now_ms)
     session->credit_due = true;
     for (size_t i = 0; i < session->handler_count; i++)
         session->handlers[i].received = session->handlers[i].granted = 0;
-    struct saga_task *task;
-    TAILQ_FOREACH(task, &session->lists[TASK_RUNNING], place)
-    {
+    for (struct saga_task *task = TAILQ_FIRST(&session->lists[TASK_RUNNING]); task;
+         task = TAILQ_NEXT(task, place)) {
         task->lease.extend_at_ms = now_ms;
         task->lease.extend_sent_ms = 0;
     }
@@ -211,9 +210,6 @@ int64_t session_wake_ms(const struct session *session)
         wake = silence;
     if (session->extend_check_ms < wake)
         wake = session->extend_check_ms;
-    if (session->draining && session->drain_sent &&
-        session->drain_sent_ms + SESSION_LINGER_MS < wake)
-        wake = session->drain_sent_ms + SESSION_LINGER_MS;
     return wake;
 }
 

@@ -94,7 +94,8 @@ MUST_USE int session_next(struct session *session, int64_t now_ms, struct bytes 
  * the stream is not to be trusted: end it. */
 MUST_USE int session_receive(struct session *session, const void *data, size_t size,
                              int64_t since_ms, int64_t now_ms, struct err *err);
-/* When the session wants to be asked again although nothing happened. */
+/* When session_next has something to say although nothing happened, or the stream is over. Ends of
+ * a drain are not in it: ask session_is_drained and session_is_over now and then. */
 int64_t session_wake_ms(const struct session *session);
 /* Should this stream be ended: silent for too long, or the server goes away and nothing holds us?
  */

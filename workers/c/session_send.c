@@ -32,7 +32,7 @@ static int leases_init(struct leases *leases, size_t count_max, struct err *err)
 {
     memset(leases, 0, sizeof *leases);
     leases->items = mem_calloc(count_max + 1, sizeof *leases->items);
-    leases->pointers = mem_calloc(count_max + 1, sizeof *leases->pointers);
+    leases->pointers = mem_calloc(count_max + 1, sizeof(void *));
     if (!leases->items || !leases->pointers)
         return err_set(err, ERR_NOMEM, "leases");
     return 0;
@@ -45,6 +45,12 @@ static void leases_add(struct leases *leases, struct saga_task *task)
     item->saga_uid = (ProtobufCBinaryData){ .len = TASK_UID_SIZE, .data = task->uid };
     item->fence = task->fence;
     leases->pointers[leases->count++] = item;
+}
+
+static void leases_add_all(struct leases *leases, const struct task_list *list)
+{
+    for (struct saga_task *task = TAILQ_FIRST(list); task; task = TAILQ_NEXT(task, place))
+        leases_add(leases, task);
 }
 
 static char sdk_name[] = "libsagaworker/" SAGAD_VERSION;
@@ -60,7 +66,7 @@ static int next_hello(struct session *session, struct bytes *ret_message, struct
     CLEANUP(mem_free_p)
     Saga__V1__Subscription *items = mem_calloc(handler_count + 1, sizeof *items);
     CLEANUP(mem_free_p)
-    Saga__V1__Subscription **pointers = mem_calloc(handler_count + 1, sizeof *pointers);
+    Saga__V1__Subscription **pointers = mem_calloc(handler_count + 1, sizeof(void *));
     if (rc != 0 || !items || !pointers)
         return err_set(err, ERR_NOMEM, "hello");
     for (size_t i = 0; i < handler_count; i++) {
@@ -69,11 +75,8 @@ static int next_hello(struct session *session, struct bytes *ret_message, struct
         items[i].max_in_flight = (uint32_t)session->handlers[i].max_in_flight;
         pointers[i] = &items[i];
     }
-    struct saga_task *task;
-    TAILQ_FOREACH(task, &session->lists[TASK_RUNNING], place)
-    leases_add(&held, task);
-    TAILQ_FOREACH(task, &session->lists[TASK_FINISHED], place)
-    leases_add(&held, task);
+    leases_add_all(&held, &session->lists[TASK_RUNNING]);
+    leases_add_all(&held, &session->lists[TASK_FINISHED]);
     hello.worker_id = session->worker_id;
     hello.instance = session->instance;
     hello.sdk = sdk_name;
@@ -128,13 +131,12 @@ static int next_reports(struct session *session, struct bytes *ret_message, stru
         count_max = SESSION_REPORTS;
     CLEANUP(mem_free_p) struct report_item *items = mem_calloc(count_max, sizeof *items);
     CLEANUP(mem_free_p)
-    Saga__V1__TaskReport **pointers = mem_calloc(count_max, sizeof *pointers);
+    Saga__V1__TaskReport **pointers = mem_calloc(count_max, sizeof(void *));
     if (!items || !pointers)
         return err_set(err, ERR_NOMEM, "reports");
     size_t count = 0, bytes = 0;
-    struct saga_task *task;
-    TAILQ_FOREACH(task, &session->lists[TASK_FINISHED], place)
-    {
+    for (struct saga_task *task = TAILQ_FIRST(&session->lists[TASK_FINISHED]); task;
+         task = TAILQ_NEXT(task, place)) {
         bytes += task->outcome.output.size;
         if (count == count_max || (count > 0 && bytes > SESSION_REPORT_BYTES))
             break;
@@ -162,9 +164,8 @@ static int next_release(struct session *session, struct bytes *ret_message, stru
     CLEANUP(leases_done) struct leases leases;
     if (leases_init(&leases, count_max, err) != 0)
         return err->code;
-    struct saga_task *task;
-    TAILQ_FOREACH(task, &session->lists[TASK_RELEASED], place)
-    {
+    for (struct saga_task *task = TAILQ_FIRST(&session->lists[TASK_RELEASED]); task;
+         task = TAILQ_NEXT(task, place)) {
         if (leases.count == count_max)
             break;
         leases_add(&leases, task);
@@ -183,9 +184,8 @@ static int next_release(struct session *session, struct bytes *ret_message, stru
 static void collect_due(struct session *session, enum task_state state, int64_t now_ms,
                         struct leases *due)
 {
-    struct saga_task *task;
-    TAILQ_FOREACH(task, &session->lists[state], place)
-    {
+    for (struct saga_task *task = TAILQ_FIRST(&session->lists[state]); task;
+         task = TAILQ_NEXT(task, place)) {
         struct task_lease *lease = &task->lease;
         if (lease->lost || now_ms >= lease->attempt_until_ms)
             continue;
@@ -242,7 +242,7 @@ static int next_credit(struct session *session, bool repeat, struct bytes *ret_m
     size_t count = session->handler_count;
     CLEANUP(mem_free_p) Saga__V1__Credit__PerHandler *items = mem_calloc(count, sizeof *items);
     CLEANUP(mem_free_p)
-    Saga__V1__Credit__PerHandler **pointers = mem_calloc(count, sizeof *pointers);
+    Saga__V1__Credit__PerHandler **pointers = mem_calloc(count, sizeof(void *));
     if (!items || !pointers)
         return err_set(err, ERR_NOMEM, "credit");
     for (size_t i = 0; i < count; i++) {

@@ -78,9 +78,9 @@ static grpc_channel *channel_create(const char *address)
         int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0), /* no limit: the stream may be idle */
         int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, TRANSPORT_MESSAGE_MAX),
     };
-    grpc_channel_args args = { .num_args = ARRAY_LEN(items), .args = items };
+    grpc_channel_args channel_args = { .num_args = ARRAY_LEN(items), .args = items };
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(address, credentials, &args);
+    grpc_channel *channel = grpc_channel_create(address, credentials, &channel_args);
     grpc_channel_credentials_release(credentials);
     return channel;
 }
@@ -97,9 +97,9 @@ static bool start(struct transport *transport, grpc_op *op, size_t count, enum t
 
 static bool start_receive(struct transport *transport)
 {
-    grpc_op op = { .op = GRPC_OP_RECV_MESSAGE };
-    op.data.recv_message.recv_message = &transport->received;
-    return start(transport, &op, 1, TAG_RECEIVE);
+    grpc_op batch = { .op = GRPC_OP_RECV_MESSAGE };
+    batch.data.recv_message.recv_message = &transport->received;
+    return start(transport, &batch, 1, TAG_RECEIVE);
 }
 
 static bool start_call(struct transport *transport)
@@ -142,9 +142,9 @@ int transport_send(struct transport *transport, const struct bytes *message, str
     grpc_slice slice = grpc_slice_from_copied_buffer((const char *)message->data, message->size);
     transport->sending = grpc_raw_byte_buffer_create(&slice, 1);
     grpc_slice_unref(slice);
-    grpc_op op = { .op = GRPC_OP_SEND_MESSAGE };
-    op.data.send_message.send_message = transport->sending;
-    if (start(transport, &op, 1, TAG_SEND))
+    grpc_op batch = { .op = GRPC_OP_SEND_MESSAGE };
+    batch.data.send_message.send_message = transport->sending;
+    if (start(transport, &batch, 1, TAG_SEND))
         return 0;
     grpc_byte_buffer_destroy(transport->sending);
     transport->sending = NULL;
@@ -253,9 +253,10 @@ void transport_close(struct transport *transport, int64_t linger_ms)
     grpc_call *call = transport->call;
     pthread_mutex_unlock(&transport->lock);
     if (call) {
-        grpc_op op = { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT };
+        grpc_op batch = { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT };
         bool clean = linger_ms > 0 && !transport->ended &&
-                     start(transport, &op, 1, TAG_HALF_CLOSE) && drain_queue(transport, linger_ms);
+                     start(transport, &batch, 1, TAG_HALF_CLOSE) &&
+                     drain_queue(transport, linger_ms);
         if (!clean) {
             (void)grpc_call_cancel(call, NULL); /* thread-safe, cannot fail usefully */
             /* A cancelled call completes all its batches. */
