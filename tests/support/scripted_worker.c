@@ -2,8 +2,8 @@
  *
  *   STEP OPERATION TRY WORD...      e.g. "ledger A 1 sleep=200 retry code=BUSY"
  *
- * STEP a name or *, OPERATION A, C or *, TRY a number or *; the first line that fits counts. Its
- * words are done in order:
+ * STEP a name or *, OPERATION A, C or *, TRY a number or *; the first line that fits counts. What
+ * its words set holds for the whole line, what they do is done in order:
  *
  *   sleep=MS     waits                        inner=MS  waits inside the guarded transaction
  *   effect       an effect without the guard  guarded   an effect under the guard, with its outcome
@@ -225,13 +225,17 @@ static bool do_setting(struct call *call, const char *word)
     return true;
 }
 
+static void do_pause(const char *word)
+{
+    const char *value;
+    if (word_value(word, "sleep=", &value))
+        sleep_ms(strtol(value, NULL, 10));
+}
+
 /* True if the word does something. */
 static bool do_deed(struct call *call, const char *word)
 {
-    const char *value;
-    if (word_value(word, "sleep=", &value)) {
-        sleep_ms(strtol(value, NULL, 10));
-    } else if (strcmp(word, "until_lost") == 0) {
+    if (strcmp(word, "until_lost") == 0) {
         while (saga_task_still_mine(call->task))
             sleep_ms(20);
     } else if (strcmp(word, "hang") == 0) {
@@ -312,11 +316,20 @@ static void handle(struct saga_task *task, void *ctx)
     call->own = &program.own[saga_task_thread(task)];
     call->operation = saga_task_operation(task) == SAGA_COMPENSATION ? "C" : "A";
     record_start(call);
-    char words[LINE_MAX_BYTES] = "done", *rest = words;
+    char words[LINE_MAX_BYTES] = "done", deeds[LINE_MAX_BYTES];
     bool ended = false;
     (void)find_line(call, words); /* none: "done" */
+    memcpy(deeds, words, sizeof deeds);
+    char *rest = words;
+    for (char *word; (word = strsep(&rest, " "));)
+        (void)do_setting(call, word); /* the others are next */
+    rest = deeds;
     for (char *word; (word = strsep(&rest, " "));) {
-        if (!*word || do_setting(call, word) || do_deed(call, word))
+        if (!*word || strchr(word, '=') != NULL) {
+            do_pause(word);
+            continue;
+        }
+        if (do_deed(call, word))
             continue;
         ended = true;
         if (do_outcome(call, word) != 0)
