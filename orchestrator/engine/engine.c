@@ -257,7 +257,7 @@ void engine_run(struct engine *engine)
         (void)poll(fds, 2, wait < 0 ? 0 : (int)wait); /* EINTR: the next turn looks anyway */
     }
     take_completions(engine);
-    engine->stopping = true;
+    events_take(engine); /* what was posted while the stop was being read */
     definitions_fail_waiters(engine);
     end_all(engine);
     struct engine_event *stop = engine->stop_event;
