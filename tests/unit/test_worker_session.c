@@ -704,7 +704,7 @@ static void test_names_and_limits_of_handlers_are_checked(void **state)
     struct session *session = *state;
     struct err err;
     assert_int_equal(session_handle(session, "", 1, no_handler, NULL, &err), ERR_INVALID);
-    assert_int_equal(session_handle(session, "a\nb", 1, no_handler, NULL, &err), ERR_INVALID);
+    assert_int_equal(session_handle(session, "a b", 1, no_handler, NULL, &err), ERR_INVALID);
     assert_int_equal(session_handle(session, "x", 0, no_handler, NULL, &err), ERR_INVALID);
     assert_int_equal(session_handle(session, "x", 10001, no_handler, NULL, &err), ERR_INVALID);
     assert_int_equal(session_handle(session, "x", 1, NULL, NULL, &err), ERR_INVALID);

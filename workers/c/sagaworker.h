@@ -67,8 +67,8 @@ int saga_worker_new(const struct saga_worker_options *options, struct saga_worke
 struct saga_worker *saga_worker_free(struct saga_worker *worker);
 
 typedef void saga_handler(struct saga_task *task, void *ctx);
-/* Before run. At most `max_in_flight` tasks of this handler are here at a time, waiting ones
- * included. `handler` is called on several threads at once. */
+/* Before run. `name` is 1-128 of [A-Za-z0-9._/-]. At most `max_in_flight` tasks of this handler are
+ * here at a time, waiting ones included. `handler` is called on several threads at once. */
 int saga_worker_handle(struct saga_worker *worker, const char *name, int max_in_flight,
                        saga_handler *handler, void *ctx, struct saga_error *error);
 /* Once for each worker. Serves until it is drained: returns 0 then, also when acknowledgements were

@@ -18,7 +18,7 @@ enum {
     SESSION_UNACKED_MAX = 4096,     /* no new credit beyond it */
     SESSION_REPORTS = 512,          /* in one Report */
     SESSION_REPORT_BYTES = 3 << 20, /* of outputs in one Report */
-    SESSION_LEASES = 10000,         /* in one Extend or Release */
+    SESSION_LEASES = 10000,         /* in one Hello, Extend or Release */
     SESSION_LEASE_MARGIN = 80,      /* percent of a lease after which its handler has to stop */
     SESSION_IDLE_MS = 10000,        /* Credit is repeated when nothing else was sent */
     SESSION_SILENCE_MS = 35000,     /* without anything from the server the stream is dead */

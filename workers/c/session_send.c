@@ -49,7 +49,8 @@ static void leases_add(struct leases *leases, struct saga_task *task)
 
 static void leases_add_all(struct leases *leases, const struct task_list *list)
 {
-    for (struct saga_task *task = TAILQ_FIRST(list); task; task = TAILQ_NEXT(task, place))
+    struct saga_task *task = TAILQ_FIRST(list);
+    for (; task && leases->count < SESSION_LEASES; task = TAILQ_NEXT(task, place))
         leases_add(leases, task);
 }
 
