@@ -189,7 +189,7 @@ static void change_texts(struct definition *definition, enum change change)
     }
 }
 
-static void change_numbers(struct definition *definition, enum change change)
+static void change_rules(struct definition *definition, enum change change)
 {
     struct step_rule *step = &definition->steps[1];
     struct operation_rule *action = &step->action, *undo = &step->compensation;
@@ -221,6 +221,33 @@ static void change_numbers(struct definition *definition, enum change change)
     case EFFECT_UNKNOWN:
         action->effect = (enum effect)77;
         break;
+    case ACCEPT:
+        action->on_unknown = ON_UNKNOWN_ACCEPT;
+        break;
+    case CONTINUE:
+        action->on_exhausted = ON_EXHAUSTED_CONTINUE;
+        break;
+    case COMPENSATION_EFFECT:
+        undo->effect = EFFECT_COUNT;
+        break;
+    case COMPENSATION_ON_UNKNOWN:
+        undo->on_unknown = ON_UNKNOWN_COMPENSATE;
+        break;
+    case COMPENSATION_ON_EXHAUSTED:
+        undo->on_exhausted = ON_EXHAUSTED_COMPENSATE;
+        break;
+    case COMPENSATION_LEASE:
+        undo->lease_ms = 0;
+        break;
+    default:
+        break;
+    }
+}
+
+static void change_times(struct definition *definition, enum change change)
+{
+    struct operation_rule *action = &definition->steps[1].action;
+    switch (change) {
     case RETRY_FOR_ZERO:
         action->retry.for_ms = 0;
         break;
@@ -253,24 +280,6 @@ static void change_numbers(struct definition *definition, enum change change)
         break;
     case START_TIMEOUT_LONG:
         action->start_timeout_ms = 366 * DAY_MS + 1;
-        break;
-    case ACCEPT:
-        action->on_unknown = ON_UNKNOWN_ACCEPT;
-        break;
-    case CONTINUE:
-        action->on_exhausted = ON_EXHAUSTED_CONTINUE;
-        break;
-    case COMPENSATION_EFFECT:
-        undo->effect = EFFECT_COUNT;
-        break;
-    case COMPENSATION_ON_UNKNOWN:
-        undo->on_unknown = ON_UNKNOWN_COMPENSATE;
-        break;
-    case COMPENSATION_ON_EXHAUSTED:
-        undo->on_exhausted = ON_EXHAUSTED_COMPENSATE;
-        break;
-    case COMPENSATION_LEASE:
-        undo->lease_ms = 0;
         break;
     default:
         break;
@@ -333,7 +342,8 @@ static void test_each_fault_is_named(void **state)
     for (size_t i = 0; i < ARRAY_LEN(faulty); i++) {
         struct definition *definition = allowed();
         change_texts(definition, faulty[i].change);
-        change_numbers(definition, faulty[i].change);
+        change_rules(definition, faulty[i].change);
+        change_times(definition, faulty[i].change);
         struct faults faults = { 0 };
         size_t count = definition_check(definition, note, &faults);
         if (count != 1 || strcmp(faults.field[0], faulty[i].field) != 0 ||
@@ -406,9 +416,9 @@ static void test_every_fault_is_told(void **state)
     (void)state;
     struct definition *definition = allowed();
     change_texts(definition, NO_NAME);
-    change_numbers(definition, NO_EFFECT);
-    change_numbers(definition, LEASE_SHORT);
-    change_numbers(definition, COMPENSATION_EFFECT);
+    change_rules(definition, NO_EFFECT);
+    change_times(definition, LEASE_SHORT);
+    change_rules(definition, COMPENSATION_EFFECT);
     struct faults faults = { 0 };
     assert_int_equal(definition_check(definition, note, &faults), 4);
     assert_int_equal(faults.count, 4);

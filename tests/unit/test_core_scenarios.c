@@ -289,166 +289,6 @@ static void test_maybe_is_sticky(void **state)
     world_close(&world);
 }
 
-static void test_budget_spent(void **state)
-{
-    (void)state;
-    static const struct {
-        enum outcome last;
-        enum on_exhausted policy;
-        const char *state;
-    } cases[] = {
-        { OUTCOME_RETRY, ON_EXHAUSTED_PARK, "PARKED in RUNNING: RETRIES_EXHAUSTED" },
-        { OUTCOME_RETRY, ON_EXHAUSTED_COMPENSATE, "COMPENSATED" },
-        { OUTCOME_UNKNOWN, ON_EXHAUSTED_PARK, "PARKED in RUNNING: OUTCOME_UNKNOWN" },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct world world;
-        world_open(&world, 1);
-        world.definition->steps[0].action.retry.max_attempts = 3;
-        world.definition->steps[0].action.on_exhausted = cases[i].policy;
-        world_start(&world);
-        for (int attempt = 0; attempt < 3; attempt++) {
-            (void)world_run(&world, cases[i].last);
-            world_pass(&world, 60000);
-        }
-        world_assert_state(&world, cases[i].state);
-        if (cases[i].policy == ON_EXHAUSTED_PARK) {
-            world_assert_step(&world, 0, cases[i].last == OUTCOME_RETRY ? "EXHAUSTED" : "UNKNOWN");
-            assert_int_equal(world_retry(&world, "a"), 0); /* IDEMPOTENT: a repeat is safe */
-            world_assert_state(&world, "RUNNING");
-            (void)world_run(&world, OUTCOME_RETRY); /* a fresh budget of three */
-            world_pass(&world, 60000);
-            (void)world_run(&world, OUTCOME_DONE);
-            assert_int_equal(saga_entry(world.saga, saga_last_seq(world.saga))->try_, 5);
-            world_assert_state(&world, "SUCCEEDED");
-        }
-        world_close(&world);
-    }
-}
-
-static void test_budget_in_time(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 1);
-    world.definition->steps[0].action.retry.for_ms = 100000;
-    world_start(&world);
-    world_pass(&world, 500000); /* nobody came: the budget counts from the first lease */
-    (void)world_run(&world, OUTCOME_RETRY);
-    assert_int_equal(saga_due_at(world.saga), world.now_ms + 100000);
-    world_pass(&world, 99999);
-    assert_int_equal(world_time(&world), VERDICT_NOTHING);
-    assert_true(world_is_grantable(&world));
-    world_pass(&world, 1);
-    assert_false(world_is_grantable(&world));
-    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-    world_assert_state(&world, "PARKED in RUNNING: RETRIES_EXHAUSTED");
-    assert_string_equal(saga_row(world.saga)->park_code, "CODE");
-    world_close(&world);
-    /* A retry_after beyond the end spends it at once. */
-    world_open(&world, 1);
-    world.definition->steps[0].action.retry.for_ms = 100000;
-    world_start(&world);
-    int64_t seq = world_grant(&world);
-    struct report report = { .fence = seq, .outcome = OUTCOME_RETRY, .retry_after_ms = 100000 };
-    assert_int_equal(world_report_full(&world, &report), VERDICT_ACCEPTED);
-    world_assert_state(&world, "PARKED in RUNNING: RETRIES_EXHAUSTED");
-    world_close(&world);
-}
-
-static void test_retry_after_and_operator_retry_in_backoff(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 2);
-    world_start(&world);
-    world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
-    int64_t seq = world_grant(&world);
-    world_assert_refused(&world, world_retry(&world, "a"), "LEASE_LIVE");
-    assert_non_null(strstr(world.err.msg, "worker/1"));
-    struct report report = { .fence = seq, .outcome = OUTCOME_RETRY, .retry_after_ms = 600000 };
-    assert_int_equal(world_report_full(&world, &report), VERDICT_ACCEPTED);
-    assert_int_equal(saga_grantable_at(world.saga), world.now_ms + 600000);
-    world_assert_waits(&world, WAIT_RETRY, world.now_ms + 600000);
-    world_assert_step(&world, 0, "BACKOFF");
-    world_assert_refused(&world, world_retry(&world, "b"), "RETRY_NOT_ALLOWED");
-    assert_int_equal(world_retry(&world, "zz"), ERR_NOT_FOUND);
-    assert_int_equal(world_retry(&world, "a"), 0);
-    assert_true(world_is_grantable(&world));
-    world_assert_trace(&world, "1 +0 a ACTION 1 -> +0 RETRY\n"
-                               "2 +0 RETRY a\n"
-                               "RUNNING\n");
-    world_close(&world);
-}
-
-static void test_released_burns_no_try(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 1);
-    world.definition->steps[0].action.effect = EFFECT_AT_MOST_ONCE;
-    world.definition->steps[0].action.retry.max_attempts = 1;
-    world_start(&world);
-    for (int i = 0; i < 3; i++) {
-        int64_t seq = world_grant(&world);
-        assert_int_equal(saga_entry(world.saga, seq)->try_, 1);
-        world_pass(&world, 7);
-        assert_int_equal(world_lease_end(&world, seq, OUTCOME_RELEASED), VERDICT_ACCEPTED);
-    }
-    (void)world_run(&world, OUTCOME_DONE);
-    world_assert_trace(&world, "1 +0 a ACTION 1 -> +7 RELEASED\n"
-                               "2 +7 a ACTION 1 -> +14 RELEASED\n"
-                               "3 +14 a ACTION 1 -> +21 RELEASED\n"
-                               "4 +21 a ACTION 1 -> +21 DONE\n"
-                               "SUCCEEDED\n");
-    world_close(&world);
-}
-
-/* Case S4. */
-static void test_start_timeout(void **state)
-{
-    (void)state;
-    for (int policy = ON_EXHAUSTED_PARK; policy <= ON_EXHAUSTED_COMPENSATE; policy++) {
-        struct world world;
-        world_open(&world, 2);
-        world.definition->steps[1].action.start_timeout_ms = 5000;
-        world.definition->steps[1].action.on_exhausted = (enum on_exhausted)policy;
-        world_start(&world);
-        world_pass(&world, 60000);
-        (void)world_run(&world, OUTCOME_DONE);
-        assert_int_equal(saga_due_at(world.saga), world.now_ms + 5000);
-        world_assert_waits(&world, WAIT_WORKER, world.now_ms + 5000);
-        world_pass(&world, 5000);
-        assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-        const struct journal_entry *decision = saga_entry(world.saga, 2);
-        assert_string_equal(decision->error_code, "NO_WORKER");
-        assert_non_null(strstr(decision->error_message, "order.b"));
-        const struct journal_entry *lease = decision;
-        (void)saga_first_cause(world.saga, &lease);
-        assert_null(lease);
-        if (policy == ON_EXHAUSTED_PARK) {
-            world_assert_state(&world, "PARKED in RUNNING: RETRIES_EXHAUSTED");
-        } else {
-            assert_int_equal(decision->reason, CAUSE_START_TIMEOUT);
-            (void)world_run(&world, OUTCOME_DONE);
-            world_assert_state(&world, "COMPENSATED");
-        }
-        world_close(&world);
-    }
-    struct world world;
-    world_open(&world, 1);
-    world.definition->steps[0].compensation.start_timeout_ms = 5000;
-    world_start(&world);
-    int64_t seq = world_grant(&world);
-    assert_int_equal(world_cancel(&world), 0);
-    assert_int_equal(world_report(&world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
-    world_pass(&world, 5000);
-    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-    world_assert_state(&world, "PARKED in COMPENSATING: COMPENSATION_FAILED");
-    world_assert_refused(&world, world_cancel(&world), "CANCEL_NOT_ALLOWED");
-    world_close(&world);
-}
-
 /* Case C2. */
 static void test_failed_compensations_park(void **state)
 {
@@ -508,34 +348,6 @@ static void test_failed_compensations_park(void **state)
     }
 }
 
-static void test_worker_killer_counts_losses_in_a_row(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 1);
-    world_start(&world);
-    world_expire(&world, world_grant(&world));
-    world_pass(&world, 60000);
-    assert_int_equal(world_lease_end(&world, world_grant(&world), OUTCOME_STREAM_LOST),
-                     VERDICT_ACCEPTED);
-    world_pass(&world, 60000);
-    (void)world_run(&world, OUTCOME_UNKNOWN); /* that one lived to tell */
-    for (int i = 0; i < 2; i++) {
-        world_pass(&world, 60000);
-        world_expire(&world, world_grant(&world));
-    }
-    world_pass(&world, 60000); /* given back: counts neither way */
-    assert_int_equal(world_lease_end(&world, world_grant(&world), OUTCOME_RELEASED),
-                     VERDICT_ACCEPTED);
-    world_assert_state(&world, "RUNNING");
-    world_expire(&world, world_grant(&world));
-    world_assert_state(&world, "PARKED in RUNNING: WORKER_KILLER");
-    assert_int_equal(world_retry(&world, NULL), 0);
-    world_expire(&world, world_grant(&world)); /* counted afresh */
-    world_assert_state(&world, "RUNNING");
-    world_close(&world);
-}
-
 static void test_already_done(void **state)
 {
     (void)state;
@@ -581,127 +393,6 @@ static void test_already_done(void **state)
     world_close(&world);
 }
 
-static void test_deadline_compensates(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 2);
-    world.definition->deadline_ms = 10000;
-    world_start(&world);
-    (void)world_run(&world, OUTCOME_DONE);
-    int64_t seq = world_grant(&world);
-    world_pass(&world, 9999);
-    assert_int_equal(world_time(&world), VERDICT_NOTHING);
-    world_pass(&world, 1);
-    assert_int_equal(saga_due_at(world.saga), world.now_ms);
-    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-    assert_int_equal(world_time(&world), VERDICT_NOTHING);
-    assert_int_equal(world_report(&world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
-    (void)world_run(&world, OUTCOME_DONE);
-    (void)world_run(&world, OUTCOME_DONE);
-    world_assert_trace(&world, "1 +0 a ACTION 1 -> +0 DONE\n"
-                               "2 +0 b ACTION 1 -> +10000 DONE\n"
-                               "3 +10000 COMPENSATE b DEADLINE\n"
-                               "4 +10000 b COMPENSATION 1 -> +10000 DONE\n"
-                               "5 +10000 a COMPENSATION 1 -> +10000 DONE\n"
-                               "COMPENSATED\n");
-    world_close(&world);
-}
-
-static void test_deadline_parks_once(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 2);
-    world.definition->deadline_ms = 10000;
-    world.definition->on_deadline = ON_DEADLINE_PARK;
-    world_start(&world);
-    int64_t seq = world_grant(&world);
-    world_pass(&world, 10000);
-    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-    world_assert_state(&world, "PARKED in RUNNING: DEADLINE_EXCEEDED");
-    world_assert_refused(&world, world_retry(&world, NULL), "LEASE_LIVE");
-    assert_int_equal(world_report(&world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
-    world_assert_state(&world, "PARKED in RUNNING: DEADLINE_EXCEEDED");
-    assert_false(world_is_grantable(&world));
-    assert_int_equal(world_retry(&world, NULL), 0);
-    assert_int_equal(world_time(&world), VERDICT_NOTHING);
-    (void)world_run(&world, OUTCOME_DONE);
-    world_assert_trace(&world, "1 +0 a ACTION 1 -> +10000 DONE\n"
-                               "2 +10000 PARK a DEADLINE_EXCEEDED\n"
-                               "3 +10000 RETRY b\n"
-                               "4 +10000 b ACTION 1 -> +10000 DONE\n"
-                               "SUCCEEDED\n");
-    world_close(&world);
-}
-
-static void test_last_step_done_while_parked_ends_with_the_retry(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 1);
-    world.definition->deadline_ms = 10000;
-    world.definition->on_deadline = ON_DEADLINE_PARK;
-    world_start(&world);
-    int64_t seq = world_grant(&world);
-    world_pass(&world, 10000);
-    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-    assert_int_equal(world_report(&world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
-    assert_int_equal(world_retry(&world, NULL), 0);
-    world_assert_trace(&world, "1 +0 a ACTION 1 -> +10000 DONE\n"
-                               "2 +10000 PARK a DEADLINE_EXCEEDED\n"
-                               "3 +10000 RETRY -\n"
-                               "SUCCEEDED\n");
-    world_close(&world);
-}
-
-static void test_deadline_acts_when_a_parked_saga_goes_on(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 2);
-    world.definition->deadline_ms = 10000;
-    world.definition->steps[1].action.retry.max_attempts = 1;
-    world_start(&world);
-    (void)world_run(&world, OUTCOME_DONE);
-    (void)world_run(&world, OUTCOME_RETRY);
-    world_assert_state(&world, "PARKED in RUNNING: RETRIES_EXHAUSTED");
-    world_pass(&world, 10000);
-    assert_int_equal(world_time(&world), VERDICT_NOTHING); /* parked: it waits */
-    assert_int_equal(world_retry(&world, "b"), 0);
-    (void)world_run(&world, OUTCOME_DONE);
-    world_assert_trace(&world, "1 +0 a ACTION 1 -> +0 DONE\n"
-                               "2 +0 b ACTION 1 -> +0 RETRY\n"
-                               "3 +0 PARK b RETRIES_EXHAUSTED\n"
-                               "4 +10000 RETRY b\n"
-                               "5 +10000 COMPENSATE b DEADLINE\n"
-                               "6 +10000 a COMPENSATION 1 -> +10000 DONE\n"
-                               "COMPENSATED\n");
-    world_close(&world);
-}
-
-static void test_refusal_while_parked_turns_the_phase(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 2);
-    world.definition->deadline_ms = 10000;
-    world.definition->on_deadline = ON_DEADLINE_PARK;
-    world_start(&world);
-    (void)world_run(&world, OUTCOME_DONE);
-    int64_t seq = world_grant(&world);
-    world_pass(&world, 10000);
-    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-    assert_int_equal(world_report(&world, seq, OUTCOME_REJECTED), VERDICT_ACCEPTED);
-    world_assert_state(&world, "PARKED in COMPENSATING: DEADLINE_EXCEEDED");
-    assert_false(world_is_grantable(&world));
-    world_assert_refused(&world, world_cancel(&world), "CANCEL_NOT_ALLOWED");
-    assert_int_equal(world_retry(&world, NULL), 0);
-    (void)world_run(&world, OUTCOME_DONE);
-    world_assert_state(&world, "COMPENSATED");
-    world_close(&world);
-}
-
 /* Case L2: the fence decides, whatever the report says. */
 static void test_reports_with_wrong_fences(void **state)
 {
@@ -736,44 +427,6 @@ static void test_reports_with_wrong_fences(void **state)
     world_close(&world);
 }
 
-static void test_extension(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 1);
-    world.definition->steps[0].action.attempt_timeout_ms = 40000;
-    world_start(&world);
-    int64_t seq = world_grant(&world);
-    world_pass(&world, 5000);
-    saga_extended(world.saga, seq, world.now_ms);
-    assert_int_equal(saga_entry(world.saga, seq)->lease_until_ms, world.now_ms + 30000);
-    world_pass(&world, 20000); /* the lease never outlives the attempt */
-    saga_extended(world.saga, seq, world.now_ms);
-    assert_int_equal(saga_entry(world.saga, seq)->lease_until_ms, WORLD_START_MS + 40000);
-    world.entries[seq - 1].lease_until_ms = WORLD_START_MS + 40000; /* as the store's statement */
-    world_expire(&world, seq);
-    saga_extended(world.saga, seq, world.now_ms); /* over: nothing */
-    assert_int_equal(saga_entry(world.saga, seq)->lease_until_ms, WORLD_START_MS + 40000);
-    world_close(&world);
-}
-
-static void test_expiry_waits_for_the_grace(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 1);
-    world_start(&world);
-    (void)world_grant(&world);
-    world_pass(&world, 40000);
-    ASSERT_OK(saga_on_time(world.saga, world.now_ms, false, &world.rng, &world.transition,
-                           &world.verdict, &world.err),
-              &world.err);
-    assert_int_equal(world.verdict, VERDICT_NOTHING);
-    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-    assert_true(world.transition.only_if_expired);
-    world_close(&world);
-}
-
 static void test_long_texts_are_cut_at_a_character(void **state)
 {
     (void)state;
@@ -793,51 +446,6 @@ static void test_long_texts_are_cut_at_a_character(void **state)
     world_close(&world);
 }
 
-static void test_journal_limit_parks(void **state)
-{
-    (void)state;
-    struct world world;
-    world_open(&world, 1);
-    world.definition->steps[0].action.retry.for_ms = INT64_C(366) * 24 * 3600 * 1000;
-    world_start(&world);
-    world.compare = false; /* a replay for each of so many would take minutes */
-    for (int i = 0; i < 9936; i++) {
-        (void)world_run(&world, OUTCOME_RETRY);
-        world_pass(&world, 60000);
-    }
-    assert_false(world_is_grantable(&world));
-    assert_true(saga_due_at(world.saga) <= world.now_ms);
-    world.compare = true;
-    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-    world_assert_state(&world, "PARKED in RUNNING: LIMIT_REACHED");
-    assert_non_null(strstr(saga_row(world.saga)->park_message, "10000"));
-    world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
-    assert_int_equal(world_cancel(&world), 0); /* the reserve is for that */
-    world_assert_state(&world, "COMPENSATED");
-    world_close(&world);
-}
-
-/* The estimate of the clock is off; the tables' times are the database's. */
-static void test_estimated_times_are_replaced_at_commit(void **state)
-{
-    (void)state;
-    for (int64_t skew = -3000; skew <= 3000; skew += 1500) {
-        struct world world;
-        world_open(&world, 2);
-        world.definition->deadline_ms = 500000;
-        world.skew_ms = skew;
-        world_start(&world);
-        (void)world_run(&world, OUTCOME_RETRY);
-        world_pass(&world, 10000);
-        (void)world_run(&world, OUTCOME_DONE);
-        (void)world_run(&world, OUTCOME_UNKNOWN);
-        assert_int_equal(world_cancel(&world), 0);
-        assert_int_equal(saga_row(world.saga)->deadline_at_ms, WORLD_START_MS + 500000);
-        assert_int_equal(saga_row(world.saga)->updated_at_ms, world.now_ms);
-        world_close(&world);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -851,25 +459,10 @@ int main(void)
         cmocka_unit_test(test_at_most_once_keeps_its_lease_when_the_stream_dies),
         cmocka_unit_test(test_at_most_once_unknown),
         cmocka_unit_test(test_maybe_is_sticky),
-        cmocka_unit_test(test_budget_spent),
-        cmocka_unit_test(test_budget_in_time),
-        cmocka_unit_test(test_retry_after_and_operator_retry_in_backoff),
-        cmocka_unit_test(test_released_burns_no_try),
-        cmocka_unit_test(test_start_timeout),
         cmocka_unit_test(test_failed_compensations_park),
-        cmocka_unit_test(test_worker_killer_counts_losses_in_a_row),
         cmocka_unit_test(test_already_done),
-        cmocka_unit_test(test_deadline_compensates),
-        cmocka_unit_test(test_deadline_parks_once),
-        cmocka_unit_test(test_last_step_done_while_parked_ends_with_the_retry),
-        cmocka_unit_test(test_deadline_acts_when_a_parked_saga_goes_on),
-        cmocka_unit_test(test_refusal_while_parked_turns_the_phase),
         cmocka_unit_test(test_reports_with_wrong_fences),
-        cmocka_unit_test(test_extension),
-        cmocka_unit_test(test_expiry_waits_for_the_grace),
         cmocka_unit_test(test_long_texts_are_cut_at_a_character),
-        cmocka_unit_test(test_journal_limit_parks),
-        cmocka_unit_test(test_estimated_times_are_replaced_at_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
