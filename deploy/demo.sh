@@ -164,15 +164,15 @@ create_postgres() {
         as_owner=(env)
         mkdir -m 0700 "$socket"
     fi
-    # --no-sync: an empty cluster need not survive a power cut; what is committed later does.
     (cd / && exec "${as_owner[@]}" "$pg_bin/initdb" -D "$data" -U postgres -E UTF8 \
-        --locale=C.UTF-8 --auth=trust --no-sync) >>"$directory/postgres.log" 2>&1 ||
+        --locale=C.UTF-8 --auth=trust) >>"$directory/postgres.log" 2>&1 ||
         fail "initdb"
     start_postgres
     sql postgres "CREATE DATABASE sagad"
     sql postgres "CREATE DATABASE bank"
     "$pg_bin/psql" -X -q -h "$socket" -U postgres -d bank -v ON_ERROR_STOP=1 \
         -f "$root/workers/demo/bank.sql" >>"$directory/postgres.log" 2>&1 || fail "bank.sql"
+    sql postgres CHECKPOINT # so that recovery has only the settlements' work to look at
 }
 
 start_sagad() {
@@ -294,12 +294,14 @@ play() {
 # What a person does about a settlement whose risk call has an unknown outcome: risk says on the
 # phone what happened, and the settlement is turned back. Its money returns, risk forgets it.
 turn_one_back() {
-    local id=$1
+    local id=$1 end=0
     say "parked settlements wait for a person; one of them, $id, is turned back:"
     echo "    sagactl cancel $id"
     ctl cancel "$id" --reason "risk was asked, the customer wants the money back" >/dev/null ||
         fail "cancel $id"
-    ctl wait "$id" --timeout 30 >/dev/null || fail "$id did not end within 30 s"
+    ctl wait "$id" --timeout 30 >"$directory/wait.out" 2>&1 || end=$?
+    sed 's/^/    /' "$directory/wait.out"
+    [ "$end" = 3 ] || fail "$id is not COMPENSATED within 30 s (sagactl wait: exit code $end)"
 }
 
 show() {
@@ -307,7 +309,8 @@ show() {
     say "the books:"
     audit books || fail "the books cannot be read"
     say "the parked ones (risk's reply was lost, or its caller killed in mid-call):"
-    ctl list --definition settlement --state PARKED || fail "list"
+    ctl list --definition settlement --state PARKED >"$directory/list.out" || fail "list"
+    awk 'NR <= 21 { print } END { if (NR > 21) print "and", NR - 21, "more" }' "$directory/list.out"
     id=$(first stuck)
     say "$id is stuck at the risk step on purpose:"
     echo "    sagactl where $id"

@@ -77,6 +77,8 @@ static int read_books(const struct arguments *arguments, struct books *books, st
     int rc = client_new(arguments->sagad, &client, err);
     if (!rc)
         rc = sagas_look(client, books, err);
+    if (!rc)
+        rc = sagas_look_at_parked(client, books, err);
     client_free(client);
     if (!rc)
         rc = books_read_bank(books, arguments->bank, err);

@@ -12,6 +12,8 @@ enum {
     CODE_UNAVAILABLE = 14, /* google.rpc.Code */
 };
 
+#define RISK_STEP "notify_risk"
+
 static char *borrow(const char *text)
 {
     return (char *)(uintptr_t)text; /* protobuf-c's fields are not const; packing only reads */
@@ -115,10 +117,8 @@ static void take_saga(struct books *books, const Saga__V1__Saga *saga)
     record->saga.sagas++;
     record->saga.state = saga->state;
     record->saga.phase = saga->phase;
-    if (saga->park) {
+    if (saga->park)
         record->saga.park_reason = saga->park->reason;
-        record->saga.parked_at_risk = strcmp(saga->park->step, "notify_risk") == 0;
-    }
 }
 
 int sagas_look(struct client *client, struct books *books, struct err *err)
@@ -150,7 +150,9 @@ int sagas_look(struct client *client, struct books *books, struct err *err)
     return err_set(err, ERR_LIMIT, "list: more than %d pages", PAGES_MAX);
 }
 
-int sagas_risk_tries(struct client *client, int number, int *ret_tries, struct err *err)
+/* --- one in full ------------------------------------------------------------------------------ */
+
+static int get_full(struct client *client, int number, ProtobufCMessage **ret, struct err *err)
 {
     char id[SETTLEMENT_ID_SIZE];
     settlement_id_format(number, id);
@@ -160,17 +162,39 @@ int sagas_risk_tries(struct client *client, int number, int *ret_tries, struct e
     Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
     request.saga = &ref;
     request.view = SAGA__V1__SAGA_VIEW__SAGA_VIEW_FULL;
-    CLEANUP(message_p) ProtobufCMessage *reply = NULL;
     int rc = client_call(client, "/saga.v1.SagaService/GetSaga", &request.base,
-                         &saga__v1__saga__descriptor, CALL_MS, &reply, err);
+                         &saga__v1__saga__descriptor, CALL_MS, ret, err);
+    return rc ? err_wrap(err, "get %s", id) : 0;
+}
+
+int sagas_look_at_parked(struct client *client, struct books *books, struct err *err)
+{
+    for (int number = 1; number <= books->count; number++) {
+        struct saga_seen *seen = &books->records[number].saga;
+        if (seen->state != SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED)
+            continue;
+        CLEANUP(message_p) ProtobufCMessage *reply = NULL;
+        int rc = get_full(client, number, &reply, err);
+        if (rc)
+            return rc;
+        const Saga__V1__Saga *saga = (const Saga__V1__Saga *)reply;
+        seen->parked_at_risk = saga->park && strcmp(saga->park->step, RISK_STEP) == 0;
+    }
+    return 0;
+}
+
+int sagas_risk_tries(struct client *client, int number, int *ret_tries, struct err *err)
+{
+    CLEANUP(message_p) ProtobufCMessage *reply = NULL;
+    int rc = get_full(client, number, &reply, err);
     if (rc)
-        return err_wrap(err, "get %s", id);
+        return rc;
     const Saga__V1__Saga *saga = (const Saga__V1__Saga *)reply;
     for (size_t i = 0; i < saga->n_steps; i++) {
-        if (strcmp(saga->steps[i]->name, "notify_risk") == 0) {
+        if (strcmp(saga->steps[i]->name, RISK_STEP) == 0) {
             *ret_tries = saga->steps[i]->tries;
             return 0;
         }
     }
-    return err_set(err, ERR_INTERNAL, "get %s: no step notify_risk", id);
+    return err_set(err, ERR_INTERNAL, "get: settlement %d has no step " RISK_STEP, number);
 }

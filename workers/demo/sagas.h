@@ -17,6 +17,8 @@ MUST_USE int sagas_start(struct client *client, int count, const int *numbers, s
                          bool *started, struct err *err);
 /* Fills records[].saga of the books anew; counts sagas of nobody as strangers. */
 MUST_USE int sagas_look(struct client *client, struct books *books, struct err *err);
+/* After sagas_look: at which step the parked ones stand, which lists do not tell. */
+MUST_USE int sagas_look_at_parked(struct client *client, struct books *books, struct err *err);
 /* Tries of the step notify_risk so far. */
 MUST_USE int sagas_risk_tries(struct client *client, int number, int *ret_tries, struct err *err);
 
