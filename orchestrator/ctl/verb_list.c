@@ -130,7 +130,8 @@ static int read_pages(struct ctl *ctl, struct listing *listing)
 static int print_listing(const struct ctl *ctl, struct listing *listing)
 {
     if (ctl->json)
-        return ctl_print_json(json_pack("{s:O}", "sagas", listing->sagas));
+        return ctl_print_json(
+            json_pack("{s:O, s:b}", "sagas", listing->sagas, "more", (int)listing->more));
     CLEANUP(buf_done) struct buf text = { 0 };
     if (listing->shown)
         table_write(&listing->table, "", ctl->color, &text);
@@ -152,7 +153,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     int rc = read_pages(ctl, &listing);
     if (rc == 0)
         rc = print_listing(ctl, &listing);
-    if (rc == 0 && listing.more)
+    if (rc == 0 && listing.more && !ctl->json)
         (void)fputs("sagactl: there are more: --all, or a larger --limit\n", stderr);
     json_decref(listing.sagas);
     table_done(&listing.table);

@@ -79,30 +79,37 @@ static int poll_once(struct ctl *ctl, Saga__V1__SagaRef *ref, bool or_parked, in
                             err);
 }
 
-/* Asks until the saga has ended or the time is over. A server that goes away after it has answered
- * once is waited for: the wait outlives its restart. */
+/* Is the server there, and the saga? What comes after may be a restart, which is waited for. */
+static int ask_once(struct ctl *ctl, Saga__V1__SagaRef *ref)
+{
+    CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
+    Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
+    request.saga = ref;
+    return ctl_call(ctl, "/saga.v1.SagaService/GetSaga", &request.base, &saga__v1__saga__descriptor,
+                    &saga);
+}
+
+/* Asks until the saga has ended or the time is over. A server that goes away meanwhile is asked
+ * again: the wait outlives its restart. */
 static int wait_for(struct ctl *ctl, Saga__V1__SagaRef *ref, bool or_parked, int64_t until)
 {
-    bool answered = false;
     for (;;) {
         CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
         struct client_failure failure;
         struct err err;
-        int64_t left = left_until(until);
-        if (poll_once(ctl, ref, or_parked, left, &saga, &failure, &err) == 0) {
-            answered = true;
+        if (poll_once(ctl, ref, or_parked, left_until(until), &saga, &failure, &err) == 0) {
             int code = exit_code_of(saga->state, or_parked);
             if (code < 0 && left_until(until) > 0)
                 continue;
             int rc = print_saga(ctl, saga);
             return rc != 0 ? rc : code < 0 ? EXIT_TIME_OVER : code;
         }
-        bool again = answered && err.code == ERR_UNAVAILABLE && left_until(until) > 0;
-        int rc = again ? 0 : ctl_print_failure(ctl, &failure);
+        int64_t left = left_until(until);
+        bool away = err.code == ERR_UNAVAILABLE;
+        int rc = away && left > 0 ? 0 : ctl_print_failure(ctl, &failure);
         client_failure_done(&failure);
-        if (!again)
-            return answered && err.code == ERR_UNAVAILABLE ? EXIT_TIME_OVER : rc;
-        left = left_until(until);
+        if (rc != 0)
+            return away ? EXIT_TIME_OVER : rc;
         (void)usleep((useconds_t)(left < LOST_PAUSE_MS ? left : LOST_PAUSE_MS) * 1000);
     }
 }
@@ -112,6 +119,8 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     CLEANUP(ctl_saga_done) struct ctl_saga named = { .found = NULL };
     int64_t until = ctl->timeout_given ? clock_mono_ms(&clock_system) + ctl->timeout_ms : INT64_MAX;
     int rc = ctl_saga_find(ctl, arguments, &named);
+    if (rc == 0)
+        rc = ask_once(ctl, &named.ref);
     if (rc != 0)
         return rc;
     return wait_for(ctl, &named.ref, ctl_option(arguments, "or-parked") != NULL, until);

@@ -501,6 +501,13 @@ static int register_preview(struct store_reader *reader, struct registration *wh
     what->created = !found;
     if (found)
         return 0;
+    struct store_definition current = { 0 };
+    struct params *params = start_named(reader, READ_DEFINITION, what);
+    params_int4(params, 0);
+    if (take_definition(reader, &current, &found, err) != 0)
+        return (int)err->code;
+    what->definition.revision = found ? current.revision + 1 : 1;
+    store_definition_done(&current);
     what->definition.namespace_ = mem_strdup(what->namespace_);
     what->definition.name = mem_strdup(what->name);
     if (!what->definition.namespace_ || !what->definition.name ||
