@@ -1,0 +1,353 @@
+/* sagactl against a real server. Goal: each verb does what its help says, prints JSON that a script
+ * can read, and ends with the exit code that it promises; `where` names the step, the tries, the
+ * last error, since when, and what it waits for. Method: the program as people run it; sagas whose
+ * input tells a real worker what to do. */
+#include "support/command.h"
+#include "support/rig.h"
+#include "support/scratch.h"
+#include "support/wait.h"
+
+#include "base/mem.h"
+#include "dispatch/key.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+enum { SOON = 10000 };
+
+static struct rig rig = { .server_args = { "--resend-grace", "0.3s", "--stream-lost", "0.5s" } };
+
+static int setup(void **state)
+{
+    (void)state;
+    if (rig_up(&rig) != 0)
+        return -1;
+    (void)rig_worker(&rig, "w1", "act:8 undo:8"); /* the rig owns it */
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return rig_down(&rig);
+}
+
+static struct command run(const char *const *words)
+{
+    const char *argv[COMMAND_ARGS_MAX] = { SAGACTL_BINARY };
+    const char *env[] = { "SAGACTL_ACTOR=ada", NULL, NULL };
+    char address[64];
+    (void)snprintf(address, sizeof address, "SAGACTL_ADDRESS=%s", rig.address);
+    env[1] = address;
+    const char *const all_env[] = { env[0], env[1], NULL };
+    for (size_t i = 0; words[i]; i++) {
+        assert_true(i + 2 < COMMAND_ARGS_MAX);
+        argv[i + 1] = words[i];
+    }
+    return command_run(argv, all_env);
+}
+
+/* Output holds all of `parts`, which end with NULL. */
+static void expect(int exit_code, const char *const *parts, const char *const *words)
+{
+    CLEANUP(command_done) struct command command = run(words);
+    if (command.exit_code != exit_code)
+        fail_msg("sagactl %s: exit code %d, not %d: %s", words[0], command.exit_code, exit_code,
+                 command.output);
+    for (size_t i = 0; parts[i]; i++)
+        if (!strstr(command.output, parts[i]))
+            fail_msg("sagactl %s: \"%s\" is not in: %s", words[0], parts[i], command.output);
+}
+#define WORDS(...)                   ((const char *const[]){ __VA_ARGS__, NULL })
+#define EXPECT(exit_code, part, ...) expect(exit_code, WORDS(part), WORDS(__VA_ARGS__))
+
+/* Runs with -o json; the caller owns the value. */
+static json_t *run_json(const char *const *words)
+{
+    CLEANUP(command_done) struct command command = run(words);
+    json_error_t where;
+    json_t *value = json_loads(command.output, JSON_REJECT_DUPLICATES, &where);
+    if (command.exit_code != 0 || !value)
+        fail_msg("sagactl %s: exit code %d: %s", words[0], command.exit_code, command.output);
+    return value;
+}
+
+static void write_file(const char *name, const char *content, char ret_path[SCRATCH_PATH_SIZE])
+{
+    struct err err;
+    ASSERT_OK(scratch_path(name, ret_path, &err), &err);
+    FILE *file = fopen(ret_path, "we");
+    assert_non_null(file);
+    assert_true(fputs(content, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_a_definition_from_json_and_from_text_format_is_the_same(void **state)
+{
+    (void)state;
+    char json[SCRATCH_PATH_SIZE], text[SCRATCH_PATH_SIZE];
+    write_file("d.json",
+               "{\"name\": \"forms\", \"steps\": [{\"name\": \"a\", \"noCompensation\": true,"
+               " \"action\": {\"handler\": \"act\", \"effect\": \"EFFECT_IDEMPOTENT\","
+               " \"lease\": \"7.5s\"}}]}",
+               json);
+    write_file(
+        "d.textproto",
+        "name: \"forms\" steps { name: \"a\" no_compensation: true action {"
+        " handler: \"act\" effect: EFFECT_IDEMPOTENT lease { seconds: 7 nanos: 500000000 } } }",
+        text);
+    EXPECT(0, "valid; it would be revision 1", "definition", "apply", json, "--validate-only");
+    EXPECT(1, "NOT_FOUND", "definition", "get", "forms");
+    EXPECT(0, "forms: revision 1, new sagas take it", "definition", "apply", json);
+    EXPECT(0, "forms: nothing new, it is revision 1", "definition", "apply", text, "--proto-path",
+           SOURCE_DIR "/proto");
+    EXPECT(0, "IDEMPOTENT via act", "definition", "get", "forms");
+    EXPECT(0, "forms", "definition", "list");
+    json_t *got = run_json(WORDS("definition", "get", "forms", "-o", "json"));
+    const char *lease = NULL;
+    assert_int_equal(
+        json_unpack(got, "{s:{s:[{s:{s:s}}]}}", "definition", "steps", "action", "lease", &lease),
+        0);
+    assert_string_equal(lease, "7.500s");
+    json_decref(got);
+}
+
+static void test_a_faulty_definition_is_told_fault_by_fault(void **state)
+{
+    (void)state;
+    char path[SCRATCH_PATH_SIZE];
+    write_file("bad.json", "{\"name\": \"bad\", \"steps\": [{\"name\": \"A\", \"action\": {}}]}",
+               path);
+    expect(1,
+           WORDS("INVALID_ARGUMENT",
+                 "\n  steps[0].name: ", "\n  steps[0].action.effect: ", "\n  steps[0].undo: "),
+           WORDS("definition", "apply", path));
+    write_file("typo.json", "{\"name\": \"bad\", \"stepps\": []}", path);
+    EXPECT(1, "stepps: saga.v1.SagaDefinition has no field of this name", "definition", "apply",
+           path);
+    write_file("broken.json", "{\"name\":\n", path);
+    EXPECT(1, "line 2", "definition", "apply", path);
+    write_file("broken.textproto", "nonsense", path);
+    EXPECT(1, "protoc refuses it", "definition", "apply", path, "--proto-path",
+           SOURCE_DIR "/proto");
+    EXPECT(1, "does not hold saga/v1/definition.proto", "definition", "apply", path, "--proto-path",
+           "/nonexistent");
+    EXPECT(1, "No such file", "definition", "apply", "/nonexistent.json");
+}
+
+static void test_text_format_without_protoc_says_what_is_missing(void **state)
+{
+    (void)state;
+    char path[SCRATCH_PATH_SIZE];
+    write_file("d.txtpb", "name: \"x\"", path);
+    const char *const argv[] = { SAGACTL_BINARY, "definition",        "apply", path,
+                                 "--proto-path", SOURCE_DIR "/proto", NULL };
+    const char *const env[] = { "PATH=/nonexistent", NULL };
+    command_expect(argv, env, 1, "protobuf-compiler");
+}
+
+static void test_start_is_safe_to_repeat_and_refuses_other_input(void **state)
+{
+    (void)state;
+    rig_define(&rig, "plain", NULL, "a: IDEMPOTENT | IDEMPOTENT");
+    EXPECT(0, "started: plain p 1 (run 1, revision 1, ", "start", "plain", "p 1", "--label",
+           "shop=x", "--label", "lane=2");
+    EXPECT(0, "is there already: plain p 1", "start", "plain", "p 1");
+    EXPECT(1, "ALREADY_EXISTS", "start", "plain", "p 1", "--input", "other");
+    EXPECT(1, "INPUT_MISMATCH", "start", "plain", "p 1", "--input-base64", "AAE=");
+    EXPECT(1, "NOT_FOUND", "start", "nothing", "p");
+    EXPECT(2, "only one of", "start", "plain", "p", "--input", "a", "--input-file", "b");
+    EXPECT(2, "KEY=VALUE", "start", "plain", "p", "--label", "shop");
+    EXPECT(2, "is no base64", "start", "plain", "p", "--input-base64", "*");
+    EXPECT(0, "plain p 1 (run 1): SUCCEEDED", "wait", "plain", "p 1", "--timeout", "10");
+    expect(0, WORDS("SUCCEEDED since", "labels   lane=2, shop=x", "ended "), WORDS("get", "p 1"));
+    json_t *saga = run_json(WORDS("get", "p 1", "-o", "json"));
+    const char *shop = NULL, *input = NULL;
+    assert_int_equal(json_unpack(saga, "{s:{s:s}, s:s}", "labels", "shop", &shop, "input", &input),
+                     0);
+    assert_string_equal(shop, "x");
+    json_decref(saga);
+}
+
+static void test_where_of_an_unknown_outcome_names_all_that_is_known(void **state)
+{
+    (void)state;
+    rig_define(&rig, "lost", NULL, "debit: IDEMPOTENT | IDEMPOTENT\nrisk: ONCE | IDEMPOTENT");
+    rig_start(&rig, "lost", "s-17", "risk A 1 unknown code=TIMEOUT message=20");
+    EXPECT(4, "lost s-17 (run 1): PARKED", "wait", "s-17", "--or-parked", "--timeout", "10");
+    expect(0,
+           WORDS("lost s-17  (run 1, revision 1, ", "state    PARKED while RUNNING since 2",
+                 "s ago)\n",
+                 "parked   OUTCOME_UNKNOWN at step risk: the step may have taken effect",
+                 "debit  DONE     1      w1/", "risk   UNKNOWN  1      w1/",
+                 "UNKNOWN TIMEOUT: ", "waits    for a person, since ",
+                 "next     sagactl --address ", " cancel lost s-17   (turn back"),
+           WORDS("where", "s-17"));
+    EXPECT(1, "OUTCOME_UNKNOWN", "retry", "s-17");
+    EXPECT(6, "PARKED", "wait", "s-17", "--timeout", "300ms");
+    EXPECT(0, "cancelled: lost s-17 (run 1) is COMPENSATING", "cancel", "s-17", "--reason",
+           "asked for");
+    EXPECT(3, "COMPENSATED", "wait", "lost", "s-17", "--timeout", "10");
+    expect(0, WORDS("cause    CANCELLED: it was cancelled", "by ada", "asked for"),
+           WORDS("where", "s-17"));
+    expect(0, WORDS("LEASE", "COMPENSATE", "CANCELLED by ada asked for", "COMPENSATION", " ms "),
+           WORDS("history", "lost", "s-17"));
+    EXPECT(0, "is COMPENSATED", "cancel", "s-17"); /* again: nothing to do */
+}
+
+static void test_where_tells_what_nobody_serves_and_when_it_is_tried_again(void **state)
+{
+    (void)state;
+    rig_define(&rig, "unserved", NULL, "a: IDEMPOTENT handler=bank.none | none");
+    rig_define(&rig, "backoff", NULL, "a: IDEMPOTENT initial=40s cap=60s | none");
+    rig_define(&rig, "leased", NULL, "a: IDEMPOTENT | none");
+    rig_start(&rig, "unserved", "n-1", "");
+    rig_start(&rig, "backoff", "n-2", "a A 1 after=30000 retry code=BUSY\n");
+    rig_start(&rig, "leased", "n-3", "a A 1 sleep=4000\n");
+    rig_await_call(&rig, "n-3", "a", "A", 1, SOON);
+    rig_await(&rig, RIG_STORE, "1", SOON,
+              "SELECT count(*) FROM journal JOIN saga USING (shard, saga_uid)"
+              " WHERE saga_id = 'n-2' AND outcome = 'RETRY'");
+    expect(0,
+           WORDS("a worker that serves bank.none for a: 0 workers connected serve it",
+                 "next     start a worker that serves bank.none"),
+           WORDS("where", "n-1"));
+    expect(0,
+           WORDS("BACKOFF", "RETRY BUSY", "for the next try for a at 2", "(in ",
+                 " retry backoff n-2   (now"),
+           WORDS("where", "n-2"));
+    expect(0, WORDS("LEASED", "for the report of worker w1/", "whose lease ends at 2"),
+           WORDS("where", "n-3"));
+    EXPECT(0, "tried again: backoff n-2 (run 1) is RUNNING", "retry", "n-2", "--step", "a");
+    EXPECT(0, "SUCCEEDED", "wait", "n-2", "--timeout", "10");
+}
+
+static void test_where_shows_every_definition_and_run_of_a_key(void **state)
+{
+    (void)state;
+    rig_define(&rig, "one", NULL, "a: IDEMPOTENT | none");
+    rig_define(&rig, "two", NULL, "a: IDEMPOTENT | none");
+    rig_start(&rig, "one", "shared", "");
+    rig_start(&rig, "two", "shared", "");
+    expect(0, WORDS("one shared  (run 1", "two shared  (run 1"), WORDS("where", "shared"));
+    EXPECT(1, "say which:", "get", "shared");
+    EXPECT(0, "two shared  (run 1", "get", "two", "shared");
+    json_t *sagas = run_json(WORDS("where", "shared", "--definition", "two", "-o", "json"));
+    assert_int_equal(json_array_size(json_object_get(sagas, "sagas")), 1);
+    const char *uid = NULL;
+    assert_int_equal(json_unpack(sagas, "{s:[{s:s}]}", "sagas", "uid", &uid), 0);
+    EXPECT(0, "two shared  (run 1", "where", uid);
+    EXPECT(0, "two shared  (run 1", "get", uid);
+    json_decref(sagas);
+    expect(1, WORDS("no saga has the key nothing", "sagactl list --prefix nothing"),
+           WORDS("where", "nothing"));
+    EXPECT(1, "NOT_FOUND", "get", "one", "nothing");
+}
+
+static void test_list_filters_and_pages(void **state)
+{
+    (void)state;
+    rig_define(&rig, "many", NULL, "a: IDEMPOTENT | none");
+    rig_start_many(&rig, "many", "m-", 620, "");
+    rig_await_states(&rig, "many", "m-", "SUCCEEDED", 620, 30000);
+    json_t *all = run_json(WORDS("list", "--prefix", "m-", "--all", "-o", "json"));
+    assert_int_equal(json_array_size(json_object_get(all, "sagas")), 620);
+    json_decref(all);
+    json_t *some = run_json(WORDS("list", "--definition", "many", "--state", "succeeded", "--limit",
+                                  "7", "--oldest-first", "-o", "json"));
+    assert_int_equal(json_array_size(json_object_get(some, "sagas")), 7);
+    json_decref(some);
+    expect(0, WORDS("DEFINITION", "KEY", "SUCCEEDED", "there are more: --all"),
+           WORDS("list", "--limit", "3", "--definition", "many"));
+    EXPECT(0, "no saga matches", "list", "--definition", "many", "--state", "PARKED");
+    EXPECT(2, "--state must be RUNNING", "list", "--state", "stuck");
+    EXPECT(0, "m-11 ", "list", "--key", "m-11");
+}
+
+static void test_status_counts(void **state)
+{
+    (void)state;
+    json_t *status = run_json(WORDS("status", "-o", "json"));
+    json_t *counters = json_object_get(status, "counters");
+    assert_true(json_array_size(counters) > 10);
+    const char *name = NULL, *value = NULL, *help = NULL;
+    assert_int_equal(json_unpack(json_array_get(counters, 0), "{s:s, s:s, s:s}", "name", &name,
+                                 "value", &value, "help", &help),
+                     0);
+    assert_true(json_array_size(json_object_get(status, "handlers")) > 0);
+    json_decref(status);
+    expect(0, WORDS("COUNTER", "HANDLER", "act"), WORDS("status"));
+}
+
+static void test_key_is_what_the_worker_was_given_and_needs_no_server(void **state)
+{
+    (void)state;
+    char key[IDEMPOTENCY_KEY_SIZE], line[64];
+    assert_int_equal(
+        idempotency_key("default", "settlement", "o-1", 1, "debit", OPERATION_ACTION, key), 0);
+    (void)snprintf(line, sizeof line, "%s\n", key);
+    const char *const argv[] = { SAGACTL_BINARY, "--address", "127.0.0.1:1", "key",
+                                 "settlement",   "o-1",       "debit",       NULL };
+    command_expect(argv, NULL, 0, line);
+    rig_define(&rig, "keyed", NULL, "a: IDEMPOTENT | none");
+    rig_start(&rig, "keyed", "k", "");
+    rig_await_state(&rig, "keyed", "k", "SUCCEEDED", SOON);
+    char given[64];
+    EXPECT(
+        0,
+        rig_text(&rig, RIG_BANK, given, sizeof given, "SELECT key FROM calls WHERE saga_id = 'k'"),
+        "key", "keyed", "k", "a");
+    EXPECT(0, "digraph", "fsm", "--dot");
+    EXPECT(0, "| from |", "fsm", "--markdown");
+    EXPECT(2, "which one", "fsm");
+}
+
+static void test_wait_outlives_a_restart_of_the_server(void **state)
+{
+    (void)state;
+    rig_define(&rig, "patient", NULL, "a: IDEMPOTENT | none");
+    rig_start(&rig, "patient", "w", "a A 1 sleep=3000\n");
+    const char *const argv[] = { SAGACTL_BINARY, "--address", rig.address, "wait", "patient", "w",
+                                 "--timeout",    "30",        NULL };
+    struct test_process *wait;
+    struct err err;
+    int status;
+    ASSERT_OK(test_process_run(argv, &wait, &err), &err);
+    rig_await_call(&rig, "w", "a", "A", 1, SOON);
+    wait_ms(300); /* its call is open now */
+    int64_t slow = rig_server_stop(&rig, 15000);
+    assert_true(slow < 15000);
+    rig_server_start(&rig);
+    ASSERT_OK(test_process_wait(wait, 40000, &status, &err), &err);
+    char *output = test_process_output(wait);
+    if (status != 0)
+        fail_msg("sagactl wait: status %d: %s", status, output);
+    mem_free(output);
+    wait = test_process_free(wait);
+}
+
+static void test_a_server_that_is_away_is_told_with_its_address(void **state)
+{
+    (void)state;
+    const char *const argv[] = { SAGACTL_BINARY, "--address", "127.0.0.1:1", "status", NULL };
+    command_expect(argv, NULL, 1, "Does a sagad serve on 127.0.0.1:1?");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_definition_from_json_and_from_text_format_is_the_same),
+        cmocka_unit_test(test_a_faulty_definition_is_told_fault_by_fault),
+        cmocka_unit_test(test_text_format_without_protoc_says_what_is_missing),
+        cmocka_unit_test(test_start_is_safe_to_repeat_and_refuses_other_input),
+        cmocka_unit_test(test_where_of_an_unknown_outcome_names_all_that_is_known),
+        cmocka_unit_test(test_where_tells_what_nobody_serves_and_when_it_is_tried_again),
+        cmocka_unit_test(test_where_shows_every_definition_and_run_of_a_key),
+        cmocka_unit_test(test_list_filters_and_pages),
+        cmocka_unit_test(test_status_counts),
+        cmocka_unit_test(test_key_is_what_the_worker_was_given_and_needs_no_server),
+        cmocka_unit_test(test_wait_outlives_a_restart_of_the_server),
+        cmocka_unit_test(test_a_server_that_is_away_is_told_with_its_address),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
+}
