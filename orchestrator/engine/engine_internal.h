@@ -184,6 +184,7 @@ struct engine {
     bool load_in_flight, load_from_start;
     struct uuid load_after;
 
+    struct uuid last_uid; /* of the last start */
     struct link_session *links, *to_flush;
     uint64_t next_session;
 };

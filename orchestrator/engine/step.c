@@ -132,6 +132,23 @@ static int start_row(const struct start_item *item, const struct definition *def
 }
 
 /* False: the batch is full. */
+/* Ever larger, whatever the clock says: the store writes the starts of a batch in the order of their
+ * uids, and of two starts of one key the first must win. */
+static struct uuid next_uid(struct engine *engine, uint8_t shard)
+{
+    enum { COUNTER_FIRST = 9, COUNTER_LAST = 14 }; /* of the random bytes; the shard follows */
+    struct uuid *last = &engine->last_uid;
+    struct uuid uid = uuid_v7(engine_db_now(engine), &engine->rng, shard);
+    if (memcmp(uid.bytes, last->bytes, COUNTER_LAST + 1) <= 0) {
+        uid = *last;
+        uid.bytes[COUNTER_LAST + 1] = shard;
+        for (int i = COUNTER_LAST; i >= COUNTER_FIRST && ++uid.bytes[i] == 0; i--)
+            continue; /* carry */
+    }
+    *last = uid;
+    return uid;
+}
+
 static bool start_step(struct engine *engine, struct start_item *item)
 {
     const struct definition *definition =
@@ -155,8 +172,8 @@ static bool start_step(struct engine *engine, struct start_item *item)
             engine->starts_last = &item->work.next;
         return false;
     }
-    item->uid = uuid_v7(engine_db_now(engine), &engine->rng,
-                        store_shard(item->namespace_, item->definition, item->saga_id));
+    item->uid =
+        next_uid(engine, store_shard(item->namespace_, item->definition, item->saga_id));
     struct saga_row row = { 0 };
     struct saga *saga = NULL;
     struct slot *slot = NULL;
