@@ -305,8 +305,9 @@ void rig_assert_journal(struct rig *rig, const char *definition, const char *sag
              " WHEN 'LEASE' THEN CASE operation WHEN 'COMPENSATION' THEN '~' ELSE '' END || step ||"
              "  '.' || try || ' ' || coalesce(outcome, 'OPEN')"
              " WHEN 'LATE_REPORT' THEN 'late ' ||"
-             "  CASE operation WHEN 'COMPENSATION' THEN '~' ELSE '' END || step || '.' || try ||"
-             "  ' ' || outcome"
+             "  CASE operation WHEN 'COMPENSATION' THEN '~' ELSE '' END || step || '.' ||"
+             "  (SELECT l.try FROM journal l WHERE l.shard = journal.shard"
+             "   AND l.saga_uid = journal.saga_uid AND l.seq = journal.about) || ' ' || outcome"
              " ELSE kind || coalesce(' ' || reason, '') END, ', ' ORDER BY seq)"
              " FROM journal JOIN saga USING (shard, saga_uid) WHERE namespace = 'default'"
              " AND saga.definition = '%s' AND saga_id = '%s'",
