@@ -288,7 +288,12 @@ play() {
     kill_postgres
     wait "$driver_pid" || status=$?
     driver_pid=''
-    [ "$status" = 0 ] || fail "the settlements did not come to rest"
+    if [ "$status" != 0 ]; then
+        say "the settlements did not come to rest; the books as they are:"
+        audit books || true # the verdict says what is wrong
+        audit verdict || true
+        fail "the settlements did not come to rest"
+    fi
 }
 
 # What a person does about a settlement whose risk call has an unknown outcome: risk says on the
