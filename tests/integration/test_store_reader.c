@@ -1,0 +1,361 @@
+/* Goal: the reader answers what is stored, page by page without gap or repetition, and registers a
+ * definition once however many register it. Method: sagas of two definitions and namespaces with
+ * known times and states; every filter in both orders against what plain SQL says. */
+#include "store_fixture.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static struct test_postgres *postgres;
+static char conninfo[POSTGRES_CONNINFO_SIZE];
+static struct store_reader *reader;
+static PGconn *conn;
+
+enum { ROWS = 240, PAGE = 7 };
+
+static int group_setup(void **state)
+{
+    (void)state;
+    struct err err;
+    SETUP_OK(test_postgres_start(NULL, &postgres, &err), &err);
+    fixture_database(postgres, "reader", conninfo);
+    SETUP_OK(store_reader_new(conninfo, &reader, &err), &err);
+    conn = fixture_connect(conninfo);
+    /* Several start in the same microsecond: the uid decides their order. */
+    fixture_exec(
+        conn,
+        "INSERT INTO definition VALUES ('test', 'ship', 1), ('other', 'pay', 1);"
+        "INSERT INTO definition_revision VALUES ('test', 'ship', 1, sha256('1'), 'a', now()),"
+        " ('other', 'pay', 1, sha256('1'), 'b', now());"
+        "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run, state,"
+        " phase, doubt, input, started_at, updated_at)"
+        " SELECT 0, ('018f0000-0000-7000-8000-' || lpad(to_hex(i * 7919 % 65536), 10, '0')"
+        " || '00')::uuid, CASE WHEN i % 5 = 0 THEN 'other' ELSE 'test' END,"
+        " CASE WHEN i % 3 = 0 AND i % 5 > 0 THEN 'ship' ELSE 'pay' END, 1, 'order-' || i, 1, st, "
+        "ph,"
+        " false, 'in', timestamptz '2026-01-01' + (i / 4) * interval '1 us', now()"
+        " FROM generate_series(1, 240) i, LATERAL (SELECT (ARRAY['RUNNING', 'COMPENSATING',"
+        " 'PARKED', 'SUCCEEDED'])[1 + i % 4] AS st, (ARRAY['RUNNING', 'COMPENSATING', 'RUNNING',"
+        " 'SUCCEEDED'])[1 + i % 4] AS ph) x");
+    return 0;
+}
+
+static int group_teardown(void **state)
+{
+    (void)state;
+    PQfinish(conn);
+    reader = store_reader_free(reader);
+    postgres = test_postgres_free(postgres);
+    return 0;
+}
+
+/* All pages of the filter, one after the other, must be the rows of `where` in order. */
+static void check_list(struct store_list_filter filter, const char *where)
+{
+    struct err err;
+    char sql[1024];
+    (void)snprintf(sql, sizeof sql, "SELECT saga_uid FROM saga WHERE %s ORDER BY %s", where,
+                   filter.oldest_first ? "started_at, saga_uid" : "started_at DESC, saga_uid DESC");
+    PGresult *expected = PQexec(conn, sql);
+    assert_int_equal(PQresultStatus(expected), PGRES_TUPLES_OK);
+    int row = 0;
+    size_t count;
+    filter.limit = PAGE;
+    do {
+        struct store_saga sagas[PAGE];
+        int64_t started_us[PAGE];
+        ASSERT_OK(store_reader_list(reader, &filter, sagas, started_us, &count, &err), &err);
+        for (size_t i = 0; i < count; i++, row++) {
+            char uid[UUID_TEXT_SIZE];
+            uuid_format(&sagas[i].row.uid, uid);
+            assert_true(row < PQntuples(expected));
+            assert_string_equal(uid, PQgetvalue(expected, row, 0));
+            assert_int_equal(sagas[i].row.input.size, 0);
+            assert_int_equal(started_us[i] / 1000, sagas[i].row.started_at_ms);
+            filter.has_after = true;
+            filter.after_started_us = started_us[i];
+            filter.after_uid = sagas[i].row.uid;
+            store_saga_done(&sagas[i]);
+        }
+    } while (count == PAGE);
+    assert_int_equal(row, PQntuples(expected));
+    PQclear(expected);
+}
+
+static void check_both_orders(struct store_list_filter filter, const char *where)
+{
+    filter.oldest_first = false;
+    check_list(filter, where);
+    filter.oldest_first = true;
+    check_list(filter, where);
+}
+
+static void test_lists_page_by_page(void **state)
+{
+    (void)state;
+    check_both_orders((struct store_list_filter){ 0 }, "true");
+    check_both_orders((struct store_list_filter){ .namespace_ = "test" }, "namespace = 'test'");
+    check_both_orders((struct store_list_filter){ .namespace_ = "nobody" }, "false");
+    check_both_orders((struct store_list_filter){ .namespace_ = "test", .definition = "ship" },
+                      "namespace = 'test' AND definition = 'ship'");
+    check_both_orders((struct store_list_filter){ .definition = "pay" }, "definition = 'pay'");
+    struct store_list_filter parked = { .namespace_ = "test" };
+    parked.states[SAGA_PARKED] = true;
+    check_both_orders(parked, "namespace = 'test' AND state = 'PARKED'");
+    parked.states[SAGA_SUCCEEDED] = true;
+    parked.definition = "pay";
+    check_both_orders(parked, "namespace = 'test' AND definition = 'pay'"
+                              " AND state IN ('PARKED', 'SUCCEEDED')");
+}
+
+static void test_lists_by_id_and_prefix(void **state)
+{
+    (void)state;
+    check_both_orders((struct store_list_filter){ .saga_id = "order-12" }, "saga_id = 'order-12'");
+    check_both_orders((struct store_list_filter){ .namespace_ = "test", .saga_id = "order-13" },
+                      "namespace = 'test' AND saga_id = 'order-13'");
+    check_both_orders((struct store_list_filter){ .saga_id_prefix = "order-1" },
+                      "saga_id LIKE 'order-1%'");
+    struct store_list_filter filter = { .namespace_ = "test",
+                                        .definition = "pay",
+                                        .saga_id_prefix = "order-2" };
+    filter.states[SAGA_RUNNING] = true;
+    check_both_orders(filter, "namespace = 'test' AND definition = 'pay' AND state = 'RUNNING'"
+                              " AND saga_id LIKE 'order-2%'");
+    check_both_orders(
+        (struct store_list_filter){ .saga_id = "order-12", .saga_id_prefix = "order" },
+        "saga_id = 'order-12'");
+    check_both_orders((struct store_list_filter){ .saga_id = "order-12", .saga_id_prefix = "x" },
+                      "false");
+}
+
+/* The end of a prefix at the borders of UTF-8's lengths. */
+static void test_prefixes_of_every_length_of_character(void **state)
+{
+    (void)state;
+    static const char *const last[] = { "~",
+                                        "\x7f", /* U+007F, then two bytes */
+                                        "\xc2\x80",
+                                        "\xdf\xbf",
+                                        "\xe0\xa0\x80",
+                                        "\xed\x9f\xbf", /* U+D7FF, then U+E000 */
+                                        "\xef\xbf\xbf",
+                                        "\xf0\x90\x80\x80",
+                                        "\xf4\x8f\xbf\xbf" /* the last one */ };
+    for (size_t i = 0; i < ARRAY_LEN(last); i++) {
+        char prefix[32], sql[512], where[128];
+        (void)snprintf(prefix, sizeof prefix, "p%s", last[i]);
+        (void)snprintf(where, sizeof where, "starts_with(saga_id, '%s')", prefix);
+        (void)snprintf(
+            sql, sizeof sql,
+            "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id,"
+            " run, state, phase, doubt, started_at, updated_at) SELECT 1,"
+            " gen_random_uuid(), 'test', 'pay', 1, '%s' || x, 1, 'RUNNING', 'RUNNING',"
+            " false, now(), now() FROM unnest(ARRAY['', 'a', E'\\U0010FFFF']) x",
+            prefix);
+        fixture_exec(conn, sql);
+        check_both_orders((struct store_list_filter){ .saga_id_prefix = prefix }, where);
+    }
+    check_both_orders((struct store_list_filter){ .saga_id_prefix = "\xf4\x8f\xbf\xbf" }, "false");
+    fixture_exec(conn, "DELETE FROM saga WHERE shard = 1");
+}
+
+static void test_get_by_uid_and_by_key(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store *store = fixture_store(conninfo);
+    struct copy copy;
+    copy_new(&copy, "get", "w/1");
+    copy_write(&copy, store, STORE_OK);
+    copy_report(&copy, OUTCOME_DONE, "out");
+    copy_grant(&copy, "w/1");
+    copy_write(&copy, store, STORE_OK);
+    struct store_ref refs[] = {
+        { .by_uid = true, .uid = saga_row(copy.saga)->uid },
+        { .namespace_ = "test", .definition = "pay", .saga_id = "get" },
+        { .namespace_ = "test", .definition = "pay", .saga_id = "get", .run = 1 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(refs); i++) {
+        struct store_saga saga;
+        struct bytes content;
+        ASSERT_OK(store_reader_get(reader, &refs[i], &saga, &content, &err), &err);
+        assert_string_equal(saga.row.saga_id, "get");
+        assert_int_equal(saga.row.input.size, 5);
+        assert_int_equal(saga.entry_count, 2);
+        assert_int_equal(saga.entries[1].step, 1);
+        assert_memory_equal(content.data, "pay, revision 1", 15);
+        store_saga_done(&saga);
+        mem_free(content.data);
+        ASSERT_OK(store_reader_get_row(reader, &refs[i], &saga, &err), &err);
+        assert_int_equal(saga.entry_count, 0);
+        store_saga_done(&saga);
+        ASSERT_OK(store_reader_journal(reader, &refs[i], 1, 1, &saga, &content, &err), &err);
+        assert_int_equal(saga.entry_count, 1);
+        assert_int_equal(saga.entries[0].seq, 2);
+        store_saga_done(&saga);
+        mem_free(content.data);
+    }
+    refs[2].run = 2;
+    refs[0].uid.bytes[0] ^= 1;
+    refs[1].saga_id = "nobody";
+    for (size_t i = 0; i < ARRAY_LEN(refs); i++) {
+        struct store_saga saga;
+        assert_int_equal(store_reader_get_row(reader, &refs[i], &saga, &err), ERR_NOT_FOUND);
+    }
+    copy_done(&copy);
+    (void)store_pg_free(store);
+}
+
+static void test_a_lost_session_is_replaced(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store_definition definition;
+    for (int i = 0; i < 2; i++) {
+        ASSERT_OK(store_reader_definition(reader, "test", "pay", 0, &definition, &err), &err);
+        assert_int_equal(definition.revision, 1);
+        assert_true(definition.current);
+        store_definition_done(&definition);
+        fixture_exec(conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                           " WHERE application_name = 'sagad reader'");
+    }
+    test_postgres_kill(postgres);
+    assert_int_equal(store_reader_definition(reader, "test", "pay", 0, &definition, &err),
+                     ERR_UNAVAILABLE);
+    ASSERT_OK(test_postgres_restart(postgres, &err), &err);
+    ASSERT_OK(store_reader_definition(reader, "test", "pay", 0, &definition, &err), &err);
+    store_definition_done(&definition);
+    PQfinish(conn);
+    conn = fixture_connect(conninfo);
+}
+
+static void register_text(const char *name, const char *text, bool validate_only,
+                          int32_t expected_revision, bool expected_created, bool expected_current)
+{
+    struct err err;
+    struct store_definition definition;
+    bool created;
+    struct bytes content = { (uint8_t *)text, strlen(text) };
+    ASSERT_OK(store_reader_register(reader, "test", name, &content, validate_only, &definition,
+                                    &created, &err),
+              &err);
+    assert_int_equal(definition.revision, expected_revision);
+    assert_int_equal(created, expected_created);
+    assert_int_equal(definition.current, expected_current);
+    assert_int_equal(definition.content.size, content.size);
+    assert_memory_equal(definition.content.data, text, content.size);
+    assert_string_equal(definition.name, name);
+    store_definition_done(&definition);
+}
+
+static void test_registration(void **state)
+{
+    (void)state;
+    struct err err;
+    register_text("new", "a", true, 0, true, false); /* only looked at */
+    struct store_definition definition;
+    assert_int_equal(store_reader_definition(reader, "test", "new", 0, &definition, &err),
+                     ERR_NOT_FOUND);
+    register_text("new", "a", false, 1, true, true);
+    register_text("new", "a", false, 1, false, true);
+    register_text("new", "b", false, 2, true, true);
+    register_text("new", "b", true, 2, false, true);
+    register_text("new", "a", false, 1, false, false); /* known, and not made current again */
+    ASSERT_OK(store_reader_definition(reader, "test", "new", 1, &definition, &err), &err);
+    assert_false(definition.current);
+    store_definition_done(&definition);
+    ASSERT_OK(store_reader_definition(reader, "test", "new", 0, &definition, &err), &err);
+    assert_int_equal(definition.revision, 2);
+    store_definition_done(&definition);
+    assert_int_equal(store_reader_definition(reader, "test", "new", 3, &definition, &err),
+                     ERR_NOT_FOUND);
+}
+
+static void test_definitions_page_by_page(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store_definition page[2];
+    size_t count, seen = 0;
+    char namespace_[65] = "", name[129] = "";
+    do {
+        ASSERT_OK(store_reader_definitions(reader, NULL, namespace_, name, 2, page, &count, &err),
+                  &err);
+        for (size_t i = 0; i < count; i++, seen++) {
+            (void)snprintf(namespace_, sizeof namespace_, "%s", page[i].namespace_);
+            (void)snprintf(name, sizeof name, "%s", page[i].name);
+            assert_true(page[i].current);
+            store_definition_done(&page[i]);
+        }
+    } while (count == 2);
+    assert_int_equal(seen, fixture_count(conn, "SELECT count(*) FROM definition"));
+    ASSERT_OK(store_reader_definitions(reader, "other", NULL, NULL, 2, page, &count, &err), &err);
+    assert_int_equal(count, 1);
+    store_definition_done(&page[0]);
+}
+
+/* Several register at once: the same content once, other contents one after the other. */
+struct registering {
+    pthread_t thread;
+    char content[16];
+    int32_t revision;
+    bool created;
+    int rc;
+    struct err err;
+};
+
+static void *register_thread(void *arg)
+{
+    struct registering *self = arg;
+    struct store_reader *own;
+    self->rc = store_reader_new(conninfo, &own, &self->err);
+    if (self->rc)
+        return NULL;
+    struct store_definition definition = { 0 };
+    struct bytes content = { (uint8_t *)self->content, strlen(self->content) };
+    self->rc = store_reader_register(own, "test", "contended", &content, false, &definition,
+                                     &self->created, &self->err);
+    self->revision = definition.revision;
+    store_definition_done(&definition);
+    (void)store_reader_free(own);
+    return NULL;
+}
+
+static void test_registration_by_many_at_once(void **state)
+{
+    (void)state;
+    enum { THREADS = 8, CONTENTS = 3 };
+    struct registering all[THREADS];
+    int created = 0;
+    for (int i = 0; i < THREADS; i++) {
+        (void)snprintf(all[i].content, sizeof all[i].content, "content %d", i % CONTENTS);
+        assert_int_equal(pthread_create(&all[i].thread, NULL, register_thread, &all[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(all[i].thread, NULL), 0);
+    for (int i = 0; i < THREADS; i++) {
+        ASSERT_OK(all[i].rc, &all[i].err);
+        assert_in_range(all[i].revision, 1, CONTENTS);
+        assert_int_equal(all[i].revision, all[i % CONTENTS].revision);
+        created += all[i].created;
+    }
+    assert_int_equal(created, CONTENTS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists_page_by_page),
+        cmocka_unit_test(test_lists_by_id_and_prefix),
+        cmocka_unit_test(test_prefixes_of_every_length_of_character),
+        cmocka_unit_test(test_get_by_uid_and_by_key),
+        cmocka_unit_test(test_a_lost_session_is_replaced),
+        cmocka_unit_test(test_registration),
+        cmocka_unit_test(test_definitions_page_by_page),
+        cmocka_unit_test(test_registration_by_many_at_once),
+    };
+    return cmocka_run_group_tests(tests, group_setup, group_teardown) ? 1 : 0;
+}
