@@ -164,6 +164,19 @@ static bool wait_for_grpc(struct rpc_server *server, int64_t until_ms)
     return is_down;
 }
 
+/* The same, but only as long as a call is open: a peer that stays connected without one (and perhaps
+ * does not look at its connection) must not hold us for the whole grace. */
+static bool wait_for_calls(struct rpc_server *server, int64_t until_ms)
+{
+    for (;;) {
+        int64_t look_ms = rpc_now_ms() + RPC_TICK_MS;
+        if (wait_for_grpc(server, look_ms < until_ms ? look_ms : until_ms))
+            return true;
+        if (rpc_now_ms() >= until_ms || atomic_load(&server->calls) == 0)
+            return false;
+    }
+}
+
 /* Calls that only wait need no grace: whoever waits asks the next server. */
 static void end_waiting_calls(struct rpc_server *server)
 {
@@ -195,7 +208,7 @@ void rpc_server_stop(struct rpc_server *server, int64_t grace_ms)
     atomic_store(&server->stopping, true);
     end_waiting_calls(server);
     grpc_server_shutdown_and_notify(server->grpc, server->pumps[0].queue, &server->shutdown_tag);
-    if (!wait_for_grpc(server, until_ms)) {
+    if (!wait_for_calls(server, until_ms)) {
         grpc_server_cancel_all_calls(server->grpc);
         (void)wait_for_grpc(server, INT64_MAX); /* comes back when it is down */
     }
