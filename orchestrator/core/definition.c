@@ -27,6 +27,7 @@ FMT(3, 4) static void fault(struct check *check, const char *field, const char *
     char description[320];
     va_list args;
     va_start(args, fmt);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): started on the line above */
     (void)vsnprintf(description, sizeof description, fmt, args);
     va_end(args);
     /* A value of the input may have been cut in the middle of a character. */

@@ -79,11 +79,9 @@ int64_t plan_settle_until_ms(const struct saga *saga, size_t step)
     const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
     if (rule->guarded || action->unsettled == 0 || rule->settle_ms <= 0)
         return until;
+    /* A lease that expired was over when it was ended; one whose stream was lost was not. */
     int64_t from =
         larger(finished_at(saga, action->unknown_seq), finished_at(saga, action->late_seq));
-    const struct slot *unknown = saga_slot(saga, action->unknown_seq);
-    if (unknown && unknown->entry.outcome != OUTCOME_UNKNOWN)
-        from = larger(from, unknown->entry.lease_until_ms);
     const struct slot *lost = saga_slot(saga, action->lost_seq);
     if (lost)
         from = larger(from, lost->entry.lease_until_ms);

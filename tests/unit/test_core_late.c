@@ -353,6 +353,56 @@ static void test_unknown_of_other_attempts_keeps_it_parked(void **state)
     world_close(&world);
 }
 
+static void test_refusal_of_the_last_attempt_turns_back_what_others_left_unknown(void **state)
+{
+    (void)state;
+    struct world world;
+    open_expired(&world, EFFECT_IDEMPOTENT);
+    world_pass(&world, 60000);
+    world.definition->steps[0].action.retry.max_attempts = 2;
+    int64_t second = world_grant(&world);
+    world_expire(&world, second);
+    assert_int_equal(world_report(&world, second, OUTCOME_REJECTED), VERDICT_ACCEPTED);
+    world_assert_state(&world, "COMPENSATING"); /* the first attempt is maybe: taken back */
+    (void)world_run(&world, OUTCOME_DONE);
+    world_assert_state(&world, "COMPENSATED");
+    world_close(&world);
+}
+
+static void test_late_already_done_is_ours_if_an_earlier_attempt_may_have_run(void **state)
+{
+    (void)state;
+    struct world world;
+    open_expired(&world, EFFECT_IDEMPOTENT);
+    world_pass(&world, 60000);
+    int64_t second = world_grant(&world);
+    world_expire(&world, second);
+    assert_int_equal(world_report(&world, second, OUTCOME_ALREADY_DONE), VERDICT_ACCEPTED);
+    world_assert_step(&world, 0, "DONE");
+    world_close(&world);
+}
+
+static void test_deadline_acts_when_the_unknown_is_settled_after_it(void **state)
+{
+    (void)state;
+    for (int policy = ON_DEADLINE_COMPENSATE; policy < ON_DEADLINE_COUNT; policy++) {
+        struct world world;
+        world_open(&world, 2);
+        world.definition->steps[0].action.effect = EFFECT_AT_MOST_ONCE;
+        world.definition->deadline_ms = 40000;
+        world.definition->on_deadline = (enum on_deadline)policy;
+        world_start(&world);
+        world_expire(&world, world_grant(&world));
+        world_pass(&world, 60000);
+        assert_int_equal(world_report(&world, 1, OUTCOME_DONE), VERDICT_ACCEPTED);
+        assert_int_equal(world.transition.append_count, 3); /* in one transition */
+        world_assert_state(&world, policy == ON_DEADLINE_PARK
+                                       ? "PARKED in RUNNING: DEADLINE_EXCEEDED"
+                                       : "COMPENSATING");
+        world_close(&world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +419,9 @@ int main(void)
         cmocka_unit_test(test_late_report_of_a_compensation),
         cmocka_unit_test(test_late_already_done),
         cmocka_unit_test(test_unknown_of_other_attempts_keeps_it_parked),
+        cmocka_unit_test(test_refusal_of_the_last_attempt_turns_back_what_others_left_unknown),
+        cmocka_unit_test(test_late_already_done_is_ours_if_an_earlier_attempt_may_have_run),
+        cmocka_unit_test(test_deadline_acts_when_the_unknown_is_settled_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

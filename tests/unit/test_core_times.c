@@ -395,6 +395,101 @@ static void test_estimated_times_are_replaced_at_commit(void **state)
     }
 }
 
+/* Waiting for a worker spends the budget, too; a maybe step then goes the way of an unknown. */
+static void test_budget_over_with_an_unsettled_attempt(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 1);
+    world.definition->steps[0].action.retry.for_ms = 100000;
+    world.definition->steps[0].action.on_exhausted = ON_EXHAUSTED_COMPENSATE;
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_UNKNOWN);
+    world_pass(&world, 100000);
+    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
+    world_assert_state(&world, "PARKED in RUNNING: OUTCOME_UNKNOWN");
+    world_close(&world);
+}
+
+static void test_start_timeout_ends_with_the_first_grant(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 1);
+    world.definition->steps[0].action.start_timeout_ms = 5000;
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_RETRY);
+    assert_int_equal(world_retry(&world, NULL), 0);
+    assert_int_equal(saga_due_at(world.saga), INT64_MAX);
+    world_pass(&world, 100000);
+    assert_int_equal(world_time(&world), VERDICT_NOTHING);
+    assert_true(world_is_grantable(&world));
+    world_close(&world);
+}
+
+/* The estimate runs ahead of the database: what was parked "too early" is not parked again. */
+static void test_deadline_parks_once_by_whatever_clock(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 1);
+    world.definition->deadline_ms = 10000;
+    world.definition->on_deadline = ON_DEADLINE_PARK;
+    world.skew_ms = 3000;
+    world_start(&world);
+    world_pass(&world, 8000);
+    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
+    assert_int_equal(world_retry(&world, NULL), 0);
+    world_pass(&world, 5000);
+    assert_int_equal(world_time(&world), VERDICT_NOTHING);
+    assert_true(world_is_grantable(&world));
+    world_close(&world);
+}
+
+static void test_backoff_holds_between_the_event_and_its_commit(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 1);
+    world_start(&world);
+    struct report report = { .fence = world_grant(&world),
+                             .outcome = OUTCOME_RETRY,
+                             .retry_after_ms = 5000 };
+    struct grantable what;
+    ASSERT_OK(saga_on_report(world.saga, &report, world.now_ms, &world.rng, &world.transition,
+                             &world.verdict, &world.err),
+              &world.err);
+    assert_int_equal(saga_grantable(world.saga, world.now_ms, &what, 1), 0);
+    assert_int_equal(saga_grantable(world.saga, world.now_ms + 5000, &what, 1), 1);
+    assert_int_equal(
+        saga_grant(world.saga, &what, "worker/1", 0, world.now_ms, &world.transition, &world.err),
+        ERR_INTERNAL);
+    world_commit(&world);
+    world_close(&world);
+}
+
+static void test_settle_time_is_for_unguarded_steps(void **state)
+{
+    (void)state;
+    for (int guarded = 0; guarded <= 1; guarded++) {
+        struct world world;
+        world_open(&world, 1);
+        world.definition->steps[0].guarded = guarded;
+        world.definition->steps[0].settle_ms = 5000;
+        world_start(&world);
+        int64_t lost = world_grant(&world);
+        int64_t until = saga_entry(world.saga, lost)->lease_until_ms;
+        assert_int_equal(world_lease_end(&world, lost, OUTCOME_STREAM_LOST), VERDICT_ACCEPTED);
+        world_pass(&world, 1000);
+        (void)world_run(&world, OUTCOME_UNKNOWN); /* ended sooner than the lost one's lease */
+        assert_int_equal(world_cancel(&world), 0);
+        assert_int_equal(saga_grantable_at(world.saga), guarded ? until : until + 5000);
+        world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
+        assert_non_null(strstr(world.err.msg, "on their way"));
+        world_close(&world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +508,11 @@ int main(void)
         cmocka_unit_test(test_expiry_waits_for_the_grace),
         cmocka_unit_test(test_journal_limit_parks),
         cmocka_unit_test(test_estimated_times_are_replaced_at_commit),
+        cmocka_unit_test(test_budget_over_with_an_unsettled_attempt),
+        cmocka_unit_test(test_start_timeout_ends_with_the_first_grant),
+        cmocka_unit_test(test_deadline_parks_once_by_whatever_clock),
+        cmocka_unit_test(test_backoff_holds_between_the_event_and_its_commit),
+        cmocka_unit_test(test_settle_time_is_for_unguarded_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
