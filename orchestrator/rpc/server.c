@@ -172,7 +172,9 @@ static bool wait_for_calls(struct rpc_server *server, int64_t until_ms)
         int64_t look_ms = rpc_now_ms() + RPC_TICK_MS;
         if (wait_for_grpc(server, look_ms < until_ms ? look_ms : until_ms))
             return true;
-        if (rpc_now_ms() >= until_ms || atomic_load(&server->calls) == 0)
+        bool is_idle = atomic_load(&server->calls) == 0 && atomic_load(&server->streams) == 0 &&
+                       atomic_load(&server->watchers) == 0;
+        if (is_idle || rpc_now_ms() >= until_ms)
             return false;
     }
 }

@@ -39,11 +39,11 @@ struct worker_stream {
     pthread_mutex_t lock;
     bool reading, read_ended, closed; /* a read is pending; the worker is done; gRPC is */
     bool greeted;                     /* Hello came, so the engine knows the link */
-    bool wants_room, room_posted;
+    bool wants_room, room_posted, last_posted;
     size_t events_open, event_bytes;
     int64_t begun_ms, received_ms;
-    struct engine_worker_event room, gone; /* there before they are needed */
-    struct worker_stream *next, *prev;     /* the server's list */
+    struct engine_worker_event room, last, gone; /* there before they are needed */
+    struct worker_stream *next, *prev;           /* the server's list */
     bool listed;
 };
 
@@ -79,13 +79,40 @@ static void read_next(struct worker_stream *stream)
     stream->reading = call_read(stream->call);
 }
 
+/* Under the lock: GONE comes last, and this is what keeps the order. */
+static void post(struct worker_stream *stream, struct engine_worker_event *event)
+{
+    call_ref(stream->call);
+    if (engine_post_always(stream->call->server->engine, &event->event))
+        return;
+    call_unref(stream->call); /* never the last: the caller came with one */
+    struct err err;
+    (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
+    sender_end(&stream->sender, &err);
+}
+
+/* The worker said its last word and all of it is done. The acks of the last event may still be on
+ * their way from the engine, so one more event goes there and back before the stream ends. */
 static void end_if_done(struct worker_stream *stream)
 {
-    if (stream->read_ended && !stream->events_open)
+    if (!stream->read_ended || stream->events_open || stream->last_posted || stream->closed)
+        return;
+    stream->last_posted = true;
+    if (stream->greeted)
+        post(stream, &stream->last);
+    else
         sender_end(&stream->sender, NULL);
 }
 
-/* On the engine's thread, or where the event could not be posted. */
+static void on_last_done(struct engine_event *base)
+{
+    struct engine_worker_event *event = CONTAINER(base, struct engine_worker_event, event);
+    struct worker_stream *stream = CONTAINER(event, struct worker_stream, last);
+    sender_end(&stream->sender, NULL);
+    call_unref(stream->call);
+}
+
+/* On the engine's thread. */
 static void on_event_done(struct engine_event *base)
 {
     struct engine_worker_event *worker_event = CONTAINER(base, struct engine_worker_event, event);
@@ -101,18 +128,6 @@ static void on_event_done(struct engine_event *base)
     arena_done(&event->arena);
     mem_free(event);
     call_unref(call);
-}
-
-/* Under the lock: GONE comes last, and this is what keeps the order. */
-static void post(struct worker_stream *stream, struct engine_worker_event *event)
-{
-    call_ref(stream->call);
-    if (engine_post_always(stream->call->server->engine, &event->event))
-        return;
-    call_unref(stream->call); /* never the last: the caller came with one */
-    struct err err;
-    (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
-    sender_end(&stream->sender, &err);
 }
 
 static int check_order(const struct worker_stream *stream, enum worker_event_kind kind,
@@ -393,6 +408,7 @@ void worker_stream_begin(struct call *call)
     stream->call = call;
     stream->begun_ms = stream->received_ms = rpc_now_ms();
     fixed_event(&stream->room, stream, WORKER_ROOM, on_room_done);
+    fixed_event(&stream->last, stream, WORKER_ROOM, on_last_done);
     fixed_event(&stream->gone, stream, WORKER_GONE, on_gone_done);
     sender_init(&stream->sender, call, on_sent);
     call->stream = stream;
