@@ -173,8 +173,13 @@ void definitions_loaded(struct engine *engine, struct store_op *op)
         err = op->err;
     }
     store_op_done(op);
-    struct definition_waiter *waiter = slot->waiters;
-    slot->waiters = NULL;
+    struct definition_waiter *waiter = NULL;
+    while (slot->waiters) { /* the newest is first: turned round, since starts keep their order */
+        struct definition_waiter *newest = slot->waiters;
+        slot->waiters = newest->next;
+        newest->next = waiter;
+        waiter = newest;
+    }
     while (waiter) {
         struct definition_waiter *next = waiter->next;
         waiter->resume(engine, waiter, definition, &err);
