@@ -99,7 +99,7 @@ static void take_rows(const struct load_group *group, const PGresult *result)
     int rows = PQntuples(result);
     size_t room = group->kind == STORE_LOAD_OPEN ? (size_t)rows : 1;
     for (int row = 0; row < rows; row++) {
-        struct err err;
+        struct err err = { 0 };
         struct store_op *op = op_of(group, decode_ordinal(result, row));
         if (!op)
             continue;
@@ -127,7 +127,7 @@ static void take_entries(const struct load_group *group, const PGresult *result)
             end++;
         struct store_op *op = op_of(group, n);
         struct store_saga *saga = op ? saga_of(group, op, n) : NULL;
-        struct err err;
+        struct err err = { 0 };
         if (saga && decode_entries(result, first, end - first, saga, &err) != 0)
             fail(op, &err);
         first = end;
@@ -138,7 +138,7 @@ static void take_keys(const struct load_group *group, const PGresult *result)
 {
     for (int row = 0; row < PQntuples(result); row++) {
         struct store_op *op = op_of(group, decode_ordinal(result, row));
-        struct err err;
+        struct err err = { 0 };
         if (!op)
             continue;
         if (decode_key(result, row, &op->key, &err) != 0) {
@@ -155,7 +155,7 @@ static void take_definition(const struct load_group *group, const PGresult *resu
     struct store_op *op = group->ops[0];
     if (PQntuples(result) == 0)
         return;
-    struct err err;
+    struct err err = { 0 };
     struct columns columns = { .result = result, .table = "definition_revision", .err = &err };
     int32_t revision = columns_int4(&columns);
     int64_t now_ms = columns_time_ms(&columns);

@@ -263,6 +263,66 @@ static void test_committed_locally_is_unknown(void **state)
     copy_done(&copy);
 }
 
+/* A batch that gets no answer at all: given up after its time. */
+static void test_a_batch_without_answer_is_given_up(void **state)
+{
+    (void)state;
+    uint64_t before = store->ops->generation(store);
+    struct copy copy;
+    copy_new(&copy, "silent", "w/1");
+    copy_write(&copy, store, STORE_OK);
+    copy_report(&copy, OUTCOME_DONE, "out");
+    fixture_exec(other, "BEGIN");
+    for_saga("SELECT FROM journal WHERE saga_uid = '%s' FOR UPDATE", &copy);
+    store->ops->submit(store, &copy.op); /* waits for the lock */
+    int64_t deadline = store->ops->wake_at(store);
+    assert_in_range(deadline - mono_ms(), 10 * 1000, 15 * 1000);
+    store->ops->process(store, deadline - 1);
+    assert_true(store->ops->busy(store));
+    store->ops->process(store, deadline);
+    assert_ptr_equal(store->ops->completed(store), &copy.op);
+    assert_int_equal(copy.op.result, STORE_UNKNOWN);
+    fixture_exec(other, "ROLLBACK");
+    fixture_wait_ready(store, before);
+    copy_done(&copy);
+}
+
+/* A standby is not used; after its promotion fences carry the new timeline. */
+static void test_a_standby_is_used_once_it_is_promoted(void **state)
+{
+    (void)state;
+    struct err err;
+    uint64_t before = store->ops->generation(store);
+    assert_int_equal(store->ops->epoch(store), 0);
+    char signal[300] = "";
+    ASSERT_OK(test_postgres_query(postgres, "postgres",
+                                  "SELECT current_setting('data_directory') || '/standby.signal'",
+                                  signal, sizeof signal, &err),
+              &err);
+    PQfinish(other);
+    ASSERT_OK(test_postgres_stop_fast(postgres, &err), &err);
+    FILE *file = fopen(signal, "w");
+    assert_non_null(file);
+    (void)fclose(file);
+    ASSERT_OK(test_postgres_restart(postgres, &err), &err);
+    other = fixture_connect(conninfo);
+    while (store->ops->generation(store)) /* until it has seen that the old session is gone */
+        store->ops->process(store, mono_ms());
+    int64_t until = mono_ms() + 1000;
+    while (mono_ms() < until) {
+        store->ops->process(store, mono_ms());
+        assert_int_equal(store->ops->generation(store), 0);
+        fixture_exec(other, "SELECT pg_sleep(0.01)");
+    }
+    fixture_exec(other, "SELECT pg_promote()");
+    fixture_wait_ready(store, before);
+    assert_int_equal(store->ops->epoch(store), 1);
+    struct copy copy;
+    copy_new(&copy, "promoted", NULL);
+    copy_write(&copy, store, STORE_OK);
+    copy_done(&copy);
+}
+
 /* --- servers and schemas that are not fit ---------------------------------------------------- */
 
 struct migrating { /* a server that starts */
@@ -426,12 +486,14 @@ int main(void)
         cmocka_unit_test(test_a_killed_session_leaves_it_unknown),
         cmocka_unit_test(test_loads_of_a_killed_session_can_be_repeated),
         cmocka_unit_test(test_committed_locally_is_unknown),
+        cmocka_unit_test(test_a_batch_without_answer_is_given_up),
         cmocka_unit_test(test_two_servers_migrate_at_once),
         cmocka_unit_test(test_a_newer_database_is_refused),
         cmocka_unit_test(test_a_changed_migration_is_refused),
         cmocka_unit_test(test_settings_that_lose_commits_are_refused),
         cmocka_unit_test(test_a_server_that_is_away),
         cmocka_unit_test(test_what_errors_mean),
+        cmocka_unit_test(test_a_standby_is_used_once_it_is_promoted),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown) ? 1 : 0;
 }

@@ -255,7 +255,7 @@ static void test_registration(void **state)
 {
     (void)state;
     struct err err;
-    register_text("new", "a", true, 0, true, false); /* only looked at */
+    register_text("new", "a", true, 1, true, false); /* what it would become */
     struct store_definition definition;
     assert_int_equal(store_reader_definition(reader, "test", "new", 0, &definition, &err),
                      ERR_NOT_FOUND);
