@@ -25,7 +25,7 @@ static inline int64_t fence_seq(int64_t fence)
  * finished_at_ms is its time. */
 struct journal_entry {
     int64_t seq; /* 1, 2, 3, ... without a gap */
-    int64_t fence;
+    int64_t fence; /* LEASE; 0 for a decision */
     enum entry_kind kind;
     int16_t step; /* index in the definition; -1: the saga as a whole */
     enum operation operation;
@@ -36,7 +36,7 @@ struct journal_entry {
     int64_t finished_at_ms;
     int64_t retry_at_ms; /* not tried again before; 0: at once */
     struct bytes output; /* owned */
-    char *error_code, *error_message;
+    char *error_code, *error_message; /* RETRY, COMPENSATE by cancel: message is the reason given */
     uint8_t reason; /* COMPENSATE: enum cause; PARK: enum park_reason */
     int64_t about;  /* LATE_REPORT: seq of the lease */
     char *actor;    /* RETRY, COMPENSATE by cancel */

@@ -88,8 +88,8 @@ struct saga; /* opaque */
  * state, phase and times are set here). definition must outlive the saga. */
 MUST_USE int saga_new(const struct definition *definition, struct saga_row *row,
                       struct saga **ret_saga, struct err *err);
-/* Replays a journal in seq order: load = replay = recovery. Consumes row and entries (the array's
- * contents, not the array) on success. Fails with ERR_INTERNAL on a journal that the rules cannot
+/* Replays a journal in seq order: load = replay = recovery. Row and entries must come from one
+ * snapshot. Consumes row and entries (the array's contents, not the array) on success. Fails with ERR_INTERNAL on a journal that the rules cannot
  * have written (a gap, an entry after the end, a lease beside another decision's state), naming
  * the position. */
 MUST_USE int saga_replay(const struct definition *definition, struct saga_row *row,

@@ -99,7 +99,7 @@ static void test_uuid_v7(void **state)
         assert_int_equal(uuid_shard(&uuid), i & 0xff);
         uuid_format(&uuid, text);
         assert_int_equal(strlen(text), 36);
-        assert_true(strcmp(text, before) > 0); /* later ones sort after */
+        assert_true(strcmp(text, before) > 0);             /* later ones sort after */
         (void)snprintf(before, sizeof before, "%s", text); /* it fits */
         struct uuid back;
         assert_true(uuid_parse(text, &back));
@@ -212,8 +212,8 @@ static void test_err_is_cut_at_a_character(void **state)
     struct err err;
     char text[601] = { 0 };
     for (size_t i = 0; i + 2 < sizeof text; i += 3)
-        memcpy(text + i, "\xe2\x82\xac", 3);
-    (void)err_set(&err, ERR_INTERNAL, "%s", text); /* the code is known */
+        (void)snprintf(text + i, sizeof text - i, "\xe2\x82\xac"); /* it fits */
+    (void)err_set(&err, ERR_INTERNAL, "%s", text);                 /* the code is known */
     assert_true(strlen(err.msg) > sizeof err.msg - 5);
     assert_true(utf8_is_valid(err.msg, strlen(err.msg)));
     for (int i = 0; i < 400; i++) {

@@ -278,6 +278,7 @@ static void test_after_the_end(void **state)
                 !world.transition.ends);
     world_assert_state(&world, "SUCCEEDED, doubt");
     assert_int_equal(saga_row(world.saga)->ended_at_ms, ended);
+    world_reload(&world);
     assert_int_equal(world_report(&world, 1, OUTCOME_DONE), VERDICT_STALE); /* doubted already */
     assert_true(world.transition.late_row && !world.transition.changes_row);
     assert_int_equal(world.late_rows, 3);

@@ -26,6 +26,7 @@ static void test_budget_spent(void **state)
             world_pass(&world, 60000);
         }
         world_assert_state(&world, cases[i].state);
+        assert_int_equal(saga_entry(world.saga, 3)->retry_at_ms, 0); /* not by itself */
         if (cases[i].policy == ON_EXHAUSTED_PARK) {
             world_assert_step(&world, 0, cases[i].last == OUTCOME_RETRY ? "EXHAUSTED" : "UNKNOWN");
             assert_int_equal(world_retry(&world, "a"), 0); /* IDEMPOTENT: a repeat is safe */
@@ -359,9 +360,12 @@ static void test_journal_limit_parks(void **state)
     world_start(&world);
     world.compare = false; /* a replay for each of so many would take minutes */
     for (int i = 0; i < 9936; i++) {
-        (void)world_run(&world, OUTCOME_RETRY);
         world_pass(&world, 60000);
+        (void)world_run(&world, OUTCOME_RETRY);
     }
+    world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
+    assert_non_null(strstr(world.err.msg, "journal is full"));
+    world_pass(&world, 60000);
     assert_false(world_is_grantable(&world));
     assert_true(saga_due_at(world.saga) <= world.now_ms);
     world.compare = true;
@@ -490,6 +494,48 @@ static void test_settle_time_is_for_unguarded_steps(void **state)
     }
 }
 
+/* The reserve is for decisions: evidence that changes nothing takes half of it at most. */
+static void test_evidence_does_not_eat_up_the_journal(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 1);
+    world.definition->steps[0].action.retry.for_ms = INT64_C(366) * 24 * 3600 * 1000;
+    world_start(&world);
+    world.compare = false;
+    for (int i = 0; i < 9936; i++) {
+        int64_t seq = world_grant(&world);
+        if (i < 80 && i % 2)
+            world_expire(&world, seq);
+        else
+            assert_int_equal(world_report(&world, seq, OUTCOME_RETRY), VERDICT_ACCEPTED);
+        world_pass(&world, 60000);
+    }
+    for (int64_t seq = 2; seq <= 80; seq += 2) {
+        assert_int_equal(world_report(&world, seq, OUTCOME_DONE), VERDICT_STALE);
+        assert_int_equal(transition_is_empty(&world.transition), seq > 64);
+    }
+    assert_int_equal(saga_last_seq(world.saga), 9936 + 32);
+    world.compare = true;
+    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
+    world_assert_state(&world, "PARKED in RUNNING: LIMIT_REACHED");
+    world_close(&world);
+}
+
+static void test_nothing_is_granted_beyond_the_deadline(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 1);
+    world.definition->deadline_ms = 10000;
+    world_start(&world);
+    world_pass(&world, 9999);
+    assert_true(world_is_grantable(&world));
+    world_pass(&world, 1);
+    assert_false(world_is_grantable(&world));
+    world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +559,8 @@ int main(void)
         cmocka_unit_test(test_deadline_parks_once_by_whatever_clock),
         cmocka_unit_test(test_backoff_holds_between_the_event_and_its_commit),
         cmocka_unit_test(test_settle_time_is_for_unguarded_steps),
+        cmocka_unit_test(test_evidence_does_not_eat_up_the_journal),
+        cmocka_unit_test(test_nothing_is_granted_beyond_the_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
