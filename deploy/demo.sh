@@ -314,8 +314,7 @@ show() {
     say "the books:"
     audit books || fail "the books cannot be read"
     say "the parked ones (risk's reply was lost, or its caller killed in mid-call):"
-    ctl list --definition settlement --state PARKED >"$directory/list.out" || fail "list"
-    awk 'NR <= 21 { print } END { if (NR > 21) print "and", NR - 21, "more" }' "$directory/list.out"
+    ctl list --definition settlement --state PARKED --limit 20 || fail "list"
     id=$(first stuck)
     say "$id is stuck at the risk step on purpose:"
     echo "    sagactl where $id"

@@ -6,7 +6,7 @@
 #include "books.h"
 #include "settlement.h"
 
-enum { COUNT = 500, NORMAL = 1, REFUSED = 7, REPLY_LOST = 13, OVER_BALANCE = 90, STUCK = 250 };
+enum { COUNT = 500, NORMAL = 1, REFUSED = 7, REPLY_LOST = 13, OVER_BALANCE = 90, STUCK = 350 };
 
 #define STATE(name) SAGA__V1__SAGA_STATE__SAGA_STATE_##name
 

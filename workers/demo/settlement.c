@@ -28,7 +28,7 @@ void settlement_id_format(int number, char ret_id[SETTLEMENT_ID_SIZE])
 
 static enum settlement_risk plan_risk(int number, int count)
 {
-    if (number == (count + 1) / 2)
+    if (number == count * 7 / 10)
         return SETTLEMENT_RISK_TRY_LATER;
     if (number % 25 == 7)
         return SETTLEMENT_RISK_REFUSE;

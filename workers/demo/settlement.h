@@ -34,8 +34,8 @@ struct settlement {
 
 const char *settlement_risk_name(enum settlement_risk risk);
 
-/* The number-th (from 1) of `count` settlements; ret_id: "stl-000042". Exactly one, in the middle,
- * is TRY_LATER. */
+/* The number-th (from 1) of `count` settlements; ret_id: "stl-000042". Exactly one is
+ * TRY_LATER: late enough that the demo's kill of a worker does not find it in mid-call. */
 struct settlement settlement_plan(int number, int count);
 void settlement_id_format(int number, char ret_id[SETTLEMENT_ID_SIZE]);
 /* More money than any account holds: the bank says no before anything happened. */
