@@ -23,7 +23,7 @@ struct retry {
 };
 
 struct operation_rule {
-    char *handler; /* owned by the definition, as all strings here */
+    char *handler;      /* owned by the definition, as all strings here */
     enum effect effect; /* EFFECT_COUNT: not given, which definition_check refuses */
     struct retry retry;
     int64_t lease_ms, attempt_timeout_ms;

@@ -56,7 +56,8 @@ struct verb_rule {
     const char *reason; /* NULL: allowed */
 };
 const struct verb_rule *verb_rules(size_t *ret_count);
-const struct verb_rule *verb_rule_find(enum verb verb, enum saga_state state, enum saga_state phase);
+const struct verb_rule *verb_rule_find(enum verb verb, enum saga_state state,
+                                       enum saga_state phase);
 
 /* Graphviz text of the transition table; Markdown of both tables as in core/README.md. */
 void fsm_write_dot(struct buf *out);

@@ -24,7 +24,7 @@ static inline int64_t fence_seq(int64_t fence)
  * where they do not apply. A decision (any kind but ENTRY_LEASE) is finished when it is made:
  * finished_at_ms is its time. */
 struct journal_entry {
-    int64_t seq; /* 1, 2, 3, ... without a gap */
+    int64_t seq;   /* 1, 2, 3, ... without a gap */
     int64_t fence; /* LEASE; 0 for a decision */
     enum entry_kind kind;
     int16_t step; /* index in the definition; -1: the saga as a whole */
@@ -34,12 +34,12 @@ struct journal_entry {
     int64_t leased_at_ms, attempt_until_ms, lease_until_ms;
     enum outcome outcome; /* LEASE: how it ended; LATE_REPORT: what was reported */
     int64_t finished_at_ms;
-    int64_t retry_at_ms; /* not tried again before; 0: at once */
-    struct bytes output; /* owned */
+    int64_t retry_at_ms;              /* not tried again before; 0: at once */
+    struct bytes output;              /* owned */
     char *error_code, *error_message; /* RETRY, COMPENSATE by cancel: message is the reason given */
-    uint8_t reason; /* COMPENSATE: enum cause; PARK: enum park_reason */
-    int64_t about;  /* LATE_REPORT: seq of the lease */
-    char *actor;    /* RETRY, COMPENSATE by cancel */
+    uint8_t reason;                   /* COMPENSATE: enum cause; PARK: enum park_reason */
+    int64_t about;                    /* LATE_REPORT: seq of the lease */
+    char *actor;                      /* RETRY, COMPENSATE by cancel */
 };
 
 /* The saga row beside its journal. Strings owned. */

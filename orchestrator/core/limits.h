@@ -25,10 +25,10 @@ enum {
     LIMIT_LABELS = 4,
     LIMIT_LABEL_BYTES = 64,
     LIMIT_PAGE_ITEMS = 1000,
-    LIMIT_BATCH_EVENTS = 512,   /* one transaction of the engine */
-    LIMIT_REPORTS = 512,        /* one Report message */
-    LIMIT_BATCH_STARTS = 1000,  /* one BatchStartSagas */
-    WORKER_KILLER_LOSSES = 3,   /* leases of one operation lost in a row */
+    LIMIT_BATCH_EVENTS = 512,  /* one transaction of the engine */
+    LIMIT_REPORTS = 512,       /* one Report message */
+    LIMIT_BATCH_STARTS = 1000, /* one BatchStartSagas */
+    WORKER_KILLER_LOSSES = 3,  /* leases of one operation lost in a row */
 };
 
 #endif

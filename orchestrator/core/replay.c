@@ -76,7 +76,8 @@ static int check_row(const struct saga *saga, struct err *err)
         const struct journal_entry *entry = &saga->slots[i]->entry;
         if (entry->leased_at_ms > row->ended_at_ms || entry->finished_at_ms > row->ended_at_ms)
             return err_set(err, ERR_INTERNAL,
-                           "saga %.64s/%.64s: position %" PRId64 " of its journal was written after the end",
+                           "saga %.64s/%.64s: position %" PRId64
+                           " of its journal was written after the end",
                            row->definition ? row->definition : "?",
                            row->saga_id ? row->saga_id : "?", entry->seq);
     }

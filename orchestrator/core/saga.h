@@ -89,9 +89,9 @@ struct saga; /* opaque */
 MUST_USE int saga_new(const struct definition *definition, struct saga_row *row,
                       struct saga **ret_saga, struct err *err);
 /* Replays a journal in seq order: load = replay = recovery. Row and entries must come from one
- * snapshot. Consumes row and entries (the array's contents, not the array) on success. Fails with ERR_INTERNAL on a journal that the rules cannot
- * have written (a gap, an entry after the end, a lease beside another decision's state), naming
- * the position. */
+ * snapshot. Consumes row and entries (the array's contents, not the array) on success. Fails with
+ * ERR_INTERNAL on a journal that the rules cannot have written (a gap, an entry after the end, a
+ * lease beside another decision's state), naming the position. */
 MUST_USE int saga_replay(const struct definition *definition, struct saga_row *row,
                          struct journal_entry *entries, size_t count, struct saga **ret_saga,
                          struct err *err);

@@ -1,11 +1,12 @@
-/* What people ask: where is this operation stuck? Derived from a copy, nothing else. Any thread that
- * owns the copy. */
+/* What people ask: where is this operation stuck? Derived from a copy, nothing else. Any thread
+ * that owns the copy. */
 #ifndef CORE_VIEW_H
 #define CORE_VIEW_H
 
 #include "core/saga.h"
 
-enum step_state { /* as StepState in saga.proto, same order, from 0 */
+/* As StepState in saga.proto, same order, from 0. */
+enum step_state {
     STEP_PENDING,
     STEP_READY,
     STEP_LEASED,
@@ -38,14 +39,8 @@ struct step_view { /* strings borrowed from the saga */
 };
 void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct step_view *ret);
 
-enum wait_kind { /* as WaitKind in saga.proto */
-    WAIT_NONE,
-    WAIT_WORKER,
-    WAIT_RETRY,
-    WAIT_REPORT,
-    WAIT_SETTLE,
-    WAIT_OPERATOR
-};
+/* As WaitKind in saga.proto. */
+enum wait_kind { WAIT_NONE, WAIT_WORKER, WAIT_RETRY, WAIT_REPORT, WAIT_SETTLE, WAIT_OPERATOR };
 struct wait_view {
     enum wait_kind kind;
     int step; /* -1: none */
