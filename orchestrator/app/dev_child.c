@@ -85,7 +85,7 @@ int dev_child_failed(const char *what, int status, const char *log, struct err *
 
 int dev_child_run(const struct dev_child *child, struct err *err)
 {
-    pid_t pid;
+    pid_t pid = 0;
     int status;
     if (dev_child_start(child, &pid, err) != 0)
         return err->code;

@@ -82,7 +82,7 @@ static int default_folder(char ret[PATH_MAX], struct err *err)
 
 int dev_data_folder(const char *option, char ret[PATH_MAX], struct err *err)
 {
-    char wanted[PATH_MAX];
+    char wanted[PATH_MAX] = "";
     if (*option)
         (void)snprintf(wanted, sizeof wanted, "%s", option); /* shorter: checked by its type */
     else if (default_folder(wanted, err) != 0)

@@ -60,10 +60,9 @@ static void take_common(struct ctl_arguments *arguments, size_t index, const cha
         arguments->version = true;
 }
 
-static int take_own(struct ctl_arguments *arguments, size_t index, const char *value,
-                    struct err *err)
+static int take_own(struct ctl_arguments *arguments, const struct ctl_option *option, size_t index,
+                    const char *value, struct err *err)
 {
-    const struct ctl_option *option = &arguments->verb->options[index];
     size_t *count = &arguments->options[index].count;
     if (*count && !option->repeatable)
         return err_set(err, ERR_INVALID, "--%s is given twice", option->name);
@@ -103,7 +102,7 @@ static int take_option(struct ctl_arguments *arguments, int argc, char **argv, i
         value = argv[++*i];
     }
     if (is_own)
-        return take_own(arguments, index, value ? value : "", err);
+        return take_own(arguments, option, index, value ? value : "", err);
     take_common(arguments, index, value);
     return 0;
 }
@@ -111,6 +110,8 @@ static int take_option(struct ctl_arguments *arguments, int argc, char **argv, i
 static int take_positional(struct ctl_arguments *arguments, const char *word, struct err *err)
 {
     const struct ctl_verb *verb = arguments->verb;
+    if (!verb)
+        return err_set(err, ERR_INVALID, "unknown command \"%s\"", word);
     if (arguments->count >= verb->max)
         return err_set(err, ERR_INVALID, "unexpected argument \"%s\": sagactl %s %s", word,
                        verb->name, verb->arguments);
@@ -136,7 +137,7 @@ static int take_verb(const struct ctl_verb *const *verbs, int argc, char **argv,
     }
     if (!count)
         return 0;
-    size_t taken;
+    size_t taken = 0;
     const char *second = count > 1 ? argv[words[1]] : NULL;
     arguments->verb = verb_find(verbs, argv[words[0]], second, &taken);
     if (!arguments->verb)

@@ -7,6 +7,7 @@
 #include "ctl/screen.h"
 #include "wire/json.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pwd.h>
@@ -261,6 +262,7 @@ static int find_definition(struct ctl *ctl, const char *key, struct ctl_saga *sa
     if (rc != 0)
         return rc;
     const Saga__V1__ListSagasResponse *found = saga->found;
+    assert(found);
     if (!found->n_sagas && is_uid(key)) {
         saga->ref.uid = (char *)key;
         return 0;

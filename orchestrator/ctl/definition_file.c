@@ -130,8 +130,8 @@ static int encode_with_protoc(const char *path, const char *proto_path, struct b
                               struct err *err)
 {
     char protos[PATH_MAX];
-    pid_t pid;
-    int output, status;
+    pid_t pid = 0;
+    int output = -1, status;
     if (access(path, R_OK) != 0)
         return err_set(err, ERR_NOT_FOUND, "%s: %s", path, strerror(errno));
     if (find_protos(proto_path, protos, err) != 0 ||

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -111,6 +112,7 @@ void table_write(const struct table *table, const char *indent, bool color, stru
 {
     struct table_cell headers[TABLE_COLUMNS_MAX];
     size_t widths[TABLE_COLUMNS_MAX];
+    assert(table->columns > 0 && table->columns <= TABLE_COLUMNS_MAX);
     for (size_t i = 0; i < table->columns; i++) {
         headers[i] = (struct table_cell){ (char *)table->headers[i], STYLE_FAINT };
         widths[i] = width_of(table->headers[i]);

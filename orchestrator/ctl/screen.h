@@ -15,7 +15,7 @@ void screen_text(struct buf *out, const char *text);
 /* The same in a style, which `color` switches on. */
 void screen_styled(struct buf *out, const char *text, enum screen_style style, bool color);
 
-enum { TABLE_COLUMNS_MAX = 10, TABLE_ROWS_MAX = 100000 };
+enum { TABLE_COLUMNS_MAX = 10 };
 
 struct table_cell {
     char *text; /* owned */

@@ -126,7 +126,7 @@ static int decode_uint64(const struct path *path, const json_t *value, uint64_t 
                          struct err *err)
 {
     if (!json_is_string(value)) {
-        int64_t number;
+        int64_t number = 0;
         if (decode_signed(path, value, 0, INT64_MAX, &number, err) != 0)
             return err->code;
         *ret = (uint64_t)number;
@@ -145,7 +145,7 @@ static int decode_uint64(const struct path *path, const json_t *value, uint64_t 
 static int decode_number(const struct path *path, const json_t *value,
                          const ProtobufCFieldDescriptor *field, void *member, struct err *err)
 {
-    int64_t number;
+    int64_t number = 0;
     switch (field->type) {
     case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_SINT32:
@@ -275,17 +275,18 @@ static size_t member_size(const ProtobufCFieldDescriptor *field)
     }
 }
 
-/* Room for `count` elements of a repeated field; none is counted yet. */
-static int repeated_begin(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
-                          size_t count, char **ret_elements, size_t **ret_count, struct err *err)
+/* Room for `count` elements of a repeated field; none is counted yet. NULL: out of memory. */
+static char *repeated_begin(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+                            size_t count)
 {
-    char *elements = mem_calloc(count ? count : 1, member_size(field));
-    if (!elements)
-        return out_of_memory(err);
+    char *elements = mem_calloc(count, member_size(field));
     *(char **)(void *)((char *)message + field->offset) = elements;
-    *ret_count = (size_t *)(void *)((char *)message + field->quantifier_offset);
-    *ret_elements = elements;
-    return 0;
+    return elements;
+}
+
+static size_t *repeated_count(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
+{
+    return (size_t *)(void *)((char *)message + field->quantifier_offset);
 }
 
 static int decode_array(struct path *path, json_t *value, const ProtobufCFieldDescriptor *field,
@@ -296,10 +297,10 @@ static int decode_array(struct path *path, json_t *value, const ProtobufCFieldDe
     size_t size = json_array_size(value);
     if (!size)
         return 0;
-    char *elements;
-    size_t *count;
-    if (repeated_begin(message, field, size, &elements, &count, err) != 0)
-        return err->code;
+    char *elements = repeated_begin(message, field, size);
+    size_t *count = repeated_count(message, field);
+    if (!elements)
+        return out_of_memory(err);
     for (size_t i = 0; i < size; i++) {
         size_t before = path_push(path, "[%zu]", i);
         json_t *element = json_array_get(value, i);
@@ -342,16 +343,16 @@ static int decode_map(struct path *path, json_t *value, const ProtobufCFieldDesc
         return wrong_type(path, value, "an object", err);
     if (!json_object_size(value))
         return 0;
-    char *elements;
-    size_t *count;
-    if (repeated_begin(message, field, json_object_size(value), &elements, &count, err) != 0)
-        return err->code;
+    char *elements = repeated_begin(message, field, json_object_size(value));
+    size_t *count = repeated_count(message, field);
+    if (!elements)
+        return out_of_memory(err);
     const char *key;
     json_t *element;
     json_object_foreach(value, key, element)
     {
         size_t before = path_push(path, "[\"%s\"]", key);
-        ProtobufCMessage *entry;
+        ProtobufCMessage *entry = NULL;
         if (decode_map_entry(path, key, element, field->descriptor, &entry, err) != 0)
             return err->code;
         ((ProtobufCMessage **)(void *)elements)[(*count)++] = entry;

@@ -165,7 +165,7 @@ static int array_from_field(const ProtobufCMessage *message, const ProtobufCFiel
     const char *elements = *(char *const *)member_of(message, field);
     CLEANUP(json_decref_p) json_t *array = json_array();
     for (size_t i = 0; array && i < count; i++) {
-        json_t *element;
+        json_t *element = NULL;
         if (value_from_member(field, elements + i * member_size(field), &element, err) != 0)
             return err->code;
         if (json_array_append_new(array, element) != 0)
@@ -213,8 +213,8 @@ static int object_from_map(const ProtobufCMessage *message, const ProtobufCField
     for (size_t i = 0; i < count; i++) {
         const ProtobufCFieldDescriptor *value_field = &entries[i]->descriptor->fields[1];
         char text[32];
-        const char *key;
-        json_t *value;
+        const char *key = NULL;
+        json_t *value = NULL;
         if (map_key(entries[i], text, &key, err) != 0 ||
             value_from_member(value_field, member_of(entries[i], value_field), &value, err) != 0)
             return err->code;

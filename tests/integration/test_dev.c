@@ -193,7 +193,8 @@ static void test_a_path_too_long_for_a_socket_gets_one_elsewhere(void **state)
     char *output = test_process_output(fixture.dev);
     const char *socket_folder = output ? strstr(output, "/tmp/sagad-dev-") : NULL;
     assert_non_null(socket_folder);
-    (void)snprintf(line, sizeof line, "%.*s", (int)strcspn(socket_folder, " "), socket_folder);
+    (void)snprintf(line, sizeof line, "%.*s", socket_folder ? (int)strcspn(socket_folder, " ") : 0,
+                   socket_folder ? socket_folder : "");
     mem_free(output);
     struct stat info;
     assert_int_equal(stat(line, &info), 0);
@@ -255,6 +256,37 @@ static void test_an_address_for_others_needs_a_word_of_consent(void **state)
     command_expect(allowed, NULL, 1, "neither encrypted nor authenticated");
 }
 
+/* A caller that waits keeps the drain busy for its grace: a second signal does not wait for that.
+ */
+static void test_a_second_signal_ends_at_once(void **state)
+{
+    (void)state;
+    const char *const argv[] = { SAGAD_BINARY,    "dev",     "--data", fixture.data, "--listen",
+                                 fixture.address, "--grace", "60s",    NULL };
+    const struct test_process_options options = { .argv = argv, .death_signal = SIGTERM };
+    const char *const wait_argv[] = { SAGACTL_BINARY, "--address", fixture.address,
+                                      "wait",         "order-1",   "--timeout",
+                                      "30",           NULL };
+    struct test_process *wait;
+    struct err err;
+    int status = 0;
+    ASSERT_OK(test_process_start(&options, &fixture.dev, &err), &err);
+    ASSERT_OK(test_process_wait_output(fixture.dev, "serving on", START_MS, NULL, 0, &err), &err);
+    ASSERT_OK(test_process_run(wait_argv, &wait, &err), &err);
+    wait_ms(500); /* its call is open now */
+    ASSERT_OK(test_process_signal(fixture.dev, SIGTERM, &err), &err);
+    if (test_process_wait_output(fixture.dev, "stopping", END_MS, NULL, 0, &err) == 0 &&
+        test_process_signal(fixture.dev, SIGINT, &err) == 0) {
+        ASSERT_OK(test_process_wait(fixture.dev, 5000, &status, &err), &err);
+        assert_true(WIFEXITED(status));
+        /* 0: the drain was quicker than the second signal. */
+        assert_true(WEXITSTATUS(status) == 130 || WEXITSTATUS(status) == 0);
+    }
+    fixture.dev = test_process_free(fixture.dev);
+    wait = test_process_free(wait);
+    assert_true(wait_until(no_postgres, fixture.data, END_MS));
+}
+
 static void test_wrong_usage_is_told_apart_from_failure(void **state)
 {
     (void)state;
@@ -289,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_serve_without_a_database_waits_then_gives_up_with_the_reason),
         cmocka_unit_test(test_a_signal_while_it_waits_for_a_database_ends_it),
         cmocka_unit_test(test_an_address_for_others_needs_a_word_of_consent),
+        cmocka_unit_test(test_a_second_signal_ends_at_once),
         cmocka_unit_test(test_wrong_usage_is_told_apart_from_failure),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;

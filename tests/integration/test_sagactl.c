@@ -15,6 +15,7 @@
 
 enum { SOON = 10000 };
 
+static const char protos[] = SOURCE_DIR "/proto";
 static struct rig rig = { .server_args = { "--resend-grace", "0.3s", "--stream-lost", "0.5s" } };
 
 static int setup(void **state)
@@ -100,7 +101,7 @@ static void test_a_definition_from_json_and_from_text_format_is_the_same(void **
     EXPECT(1, "NOT_FOUND", "definition", "get", "forms");
     EXPECT(0, "forms: revision 1, new sagas take it", "definition", "apply", json);
     EXPECT(0, "forms: nothing new, it is revision 1", "definition", "apply", text, "--proto-path",
-           SOURCE_DIR "/proto");
+           protos);
     EXPECT(0, "IDEMPOTENT via act", "definition", "get", "forms");
     EXPECT(0, "forms", "definition", "list");
     json_t *got = run_json(WORDS("definition", "get", "forms", "-o", "json"));
@@ -128,8 +129,7 @@ static void test_a_faulty_definition_is_told_fault_by_fault(void **state)
     write_file("broken.json", "{\"name\":\n", path);
     EXPECT(1, "line 2", "definition", "apply", path);
     write_file("broken.textproto", "nonsense", path);
-    EXPECT(1, "protoc refuses it", "definition", "apply", path, "--proto-path",
-           SOURCE_DIR "/proto");
+    EXPECT(1, "protoc refuses it", "definition", "apply", path, "--proto-path", protos);
     EXPECT(1, "does not hold saga/v1/definition.proto", "definition", "apply", path, "--proto-path",
            "/nonexistent");
     EXPECT(1, "No such file", "definition", "apply", "/nonexistent.json");
@@ -140,8 +140,8 @@ static void test_text_format_without_protoc_says_what_is_missing(void **state)
     (void)state;
     char path[SCRATCH_PATH_SIZE];
     write_file("d.txtpb", "name: \"x\"", path);
-    const char *const argv[] = { SAGACTL_BINARY, "definition",        "apply", path,
-                                 "--proto-path", SOURCE_DIR "/proto", NULL };
+    const char *const argv[] = { SAGACTL_BINARY, "definition", "apply", path,
+                                 "--proto-path", protos,       NULL };
     const char *const env[] = { "PATH=/nonexistent", NULL };
     command_expect(argv, env, 1, "protobuf-compiler");
 }

@@ -71,6 +71,7 @@ static void test_mistakes_are_refused_with_the_reason(void **state)
         { { "sagactl", "where", "a", "--colour" }, "unknown option --colour" },
         { { "sagactl", "where", "a", "-x" }, "unknown option -x" },
         { { "sagactl", "where", "a", "--address" }, "--address needs a value" },
+        { { "sagactl", "--", "-x" }, "unknown command \"-x\"" },
         { { "sagactl", "list", "--all=1" }, "--all takes no value" },
         { { "sagactl", "list", "--limit=1", "--limit=2" }, "--limit is given twice" },
     };
