@@ -90,52 +90,53 @@ static const struct verb_rule verbs[] = {
     { VERB_CANCEL, PARKED_RUNNING,
       "turns back; an unknown step is compensated as `maybe`", NULL },
     { VERB_CANCEL, PARKED_COMPENSATING,
-      "refused: it has turned back already; clear what it is parked for, then retry the "
-      "step", "CANCEL_NOT_ALLOWED" },
+      "refused: it has turned back already; clear what it is parked for, then "
+      "retry the step", "CANCEL_NOT_ALLOWED" },
     { VERB_CANCEL, SUCCEEDED,
-      "refused: the end is final; start a saga that corrects it, with related_saga", "
-      ""CANCEL_NOT_ALLOWED" },
+      "refused: the end is final; start a saga that corrects it, with "
+      "related_saga", "CANCEL_NOT_ALLOWED" },
     { VERB_CANCEL, COMPENSATED,         "nothing: it is taken back already", NULL },
     { VERB_CANCEL, ABANDONED,
-      "refused: the end is final; start a saga that corrects it, with related_saga", "
-      ""CANCEL_NOT_ALLOWED" },
+      "refused: the end is final; start a saga that corrects it, with "
+      "related_saga", "CANCEL_NOT_ALLOWED" },
 
     { VERB_RETRY, RUNNING,
-      "ends a back-off, with a fresh budget; LEASE_LIVE while a worker holds the step, "
-      "RETRY_NOT_ALLOWED if it only waits for a worker", NULL },
+      "ends a back-off, with a fresh budget; LEASE_LIVE while a worker holds the "
+      "step, RETRY_NOT_ALLOWED if it only waits for a worker", NULL },
     { VERB_RETRY, COMPENSATING,
-      "ends a back-off, with a fresh budget; LEASE_LIVE while a worker holds a step, "
-      "RETRY_NOT_ALLOWED in settle time or if it only waits for a worker", NULL },
+      "ends a back-off, with a fresh budget; LEASE_LIVE while a worker holds a "
+      "step, RETRY_NOT_ALLOWED in settle time or if it only waits for a worker", NULL },
     { VERB_RETRY, PARKED_RUNNING,
-      "goes on forward, with a fresh budget (turns back if the deadline is over); "
-      "OUTCOME_UNKNOWN if a repeat is not safe, LEASE_LIVE while a worker holds the step, "
-      "RETRY_NOT_ALLOWED for FOREIGN_EFFECT, LATE_EFFECT and LIMIT_REACHED", NULL },
+      "goes on forward, with a fresh budget (turns back if the deadline is over);"
+      " OUTCOME_UNKNOWN if a repeat is not safe, LEASE_LIVE while a worker holds "
+      "the step, RETRY_NOT_ALLOWED for FOREIGN_EFFECT, LATE_EFFECT and "
+      "LIMIT_REACHED", NULL },
     { VERB_RETRY, PARKED_COMPENSATING,
-      "goes on taking back, with a fresh budget; OUTCOME_UNKNOWN if a repeat is not safe, "
-      "LEASE_LIVE while a worker holds the step, RETRY_NOT_ALLOWED for FOREIGN_EFFECT, "
-      "LATE_EFFECT and LIMIT_REACHED", NULL },
+      "goes on taking back, with a fresh budget; OUTCOME_UNKNOWN if a repeat is "
+      "not safe, LEASE_LIVE while a worker holds the step, RETRY_NOT_ALLOWED for "
+      "FOREIGN_EFFECT, LATE_EFFECT and LIMIT_REACHED", NULL },
     { VERB_RETRY, SUCCEEDED,           "refused: the end is final", "RETRY_NOT_ALLOWED" },
     { VERB_RETRY, COMPENSATED,         "refused: the end is final", "RETRY_NOT_ALLOWED" },
     { VERB_RETRY, ABANDONED,           "refused: the end is final", "RETRY_NOT_ALLOWED" },
 
     { VERB_REPORT, RUNNING,
-      "a live lease: recorded, and what follows; a lost one: settles its unknown, or is "
-      "evidence", NULL },
+      "a live lease: recorded, and what follows; a lost one: settles its unknown,"
+      " or is evidence", NULL },
     { VERB_REPORT, COMPENSATING,
-      "a live lease: recorded, and what follows; a lost one: settles its unknown, or is "
-      "evidence", NULL },
+      "a live lease: recorded, and what follows; a lost one: settles its unknown,"
+      " or is evidence", NULL },
     { VERB_REPORT, PARKED_RUNNING,
       "recorded; a refusal turns the phase, a settled unknown takes it on", NULL },
     { VERB_REPORT, PARKED_COMPENSATING, "recorded; a settled unknown takes it on", NULL },
     { VERB_REPORT, SUCCEEDED,
-      "the same again is a duplicate; else stale: kept as a late report, an effect sets "
-      "`doubt`", NULL },
+      "the same again is a duplicate; else stale: kept as a late report, an "
+      "effect sets `doubt`", NULL },
     { VERB_REPORT, COMPENSATED,
-      "the same again is a duplicate; else stale: kept as a late report, an effect sets "
-      "`doubt`", NULL },
+      "the same again is a duplicate; else stale: kept as a late report, an "
+      "effect sets `doubt`", NULL },
     { VERB_REPORT, ABANDONED,
-      "the same again is a duplicate; else stale: kept as a late report, an effect sets "
-      "`doubt`", NULL },
+      "the same again is a duplicate; else stale: kept as a late report, an "
+      "effect sets `doubt`", NULL },
 };
 /* clang-format on */
 
