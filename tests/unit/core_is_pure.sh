@@ -17,7 +17,7 @@ undefined() { "$nm" -u "$1" | awk 'NF == 2 && $1 ~ /^[Uw]$/ { print $2 }' | sort
 
 # What of base/ has no clock, thread, log or random source behind it.
 pure_base='^(buf|err|heap|mem|sha256|utf8|uuid)_[a-z0-9_]+$|^rng_(seed|next|below)$'
-pure_libc='^(mem(cpy|move|set|cmp|chr)|str(len|nlen|cmp|ncmp|chr|rchr|str)|v?snprintf)$'
+pure_libc='^(bcmp|mem(cpy|move|set|cmp|chr)|str(len|nlen|cmp|ncmp|chr|rchr|str)|v?snprintf)$'
 # The same, as compilers rename them; and the calls that sanitizers and the compiler put in.
 compiler='^(__(mem|str)[a-z]+_chk|__v?snprintf_chk|__stack_chk_fail|__asan_.*|__ubsan_.*|__tsan_.*'
 compiler="$compiler"'|__sanitizer_.*|__gcov_.*|__llvm_.*|_GLOBAL_OFFSET_TABLE_)$'
