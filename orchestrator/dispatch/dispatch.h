@@ -49,6 +49,7 @@ struct dispatch_session {
     struct dispatch_subscription *subscriptions;
     bool draining; /* wants no more tasks */
     bool blocked;  /* its send queue is full for now */
+    bool silent;   /* let a lease run out and has said nothing since */
     void *owner;   /* the engine's */
 };
 
@@ -105,6 +106,9 @@ MUST_USE int dispatch_session_open(struct dispatch *dispatch, const char *worker
 void dispatch_session_close(struct dispatch *dispatch, struct dispatch_session *session,
                             int64_t lost_at);
 void dispatch_session_block(struct dispatch_session *session, bool blocked);
+/* A silent one is passed over: what it let run out must not be offered to it again while it may be
+ * stopped or cut off. */
+void dispatch_session_silent(struct dispatch_session *session, bool silent);
 void dispatch_session_drain(struct dispatch_session *session);
 
 /* --- leases --- */

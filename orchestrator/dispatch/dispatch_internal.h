@@ -39,6 +39,11 @@ struct dispatch {
     struct heap lost;
 };
 
+static inline bool session_takes_tasks(const struct dispatch_session *session)
+{
+    return !session->draining && !session->blocked && !session->silent;
+}
+
 /* Something waits there and credit may have come: look at it again. */
 void handler_activate(struct dispatch_handler *handler);
 void handler_deactivate(struct dispatch_handler *handler);

@@ -91,7 +91,7 @@ struct dispatch_subscription *dispatch_reserve(struct dispatch_handler *handler)
     if (!at)
         return NULL;
     do {
-        if (at->sent < at->total && !at->session->draining && !at->session->blocked) {
+        if (at->sent < at->total && session_takes_tasks(at->session)) {
             at->sent++;
             handler->subscriptions = at->next; /* the next one's turn */
             return at;
@@ -113,7 +113,7 @@ static bool handler_has_credit(const struct dispatch_handler *handler)
     if (!at)
         return false;
     do {
-        if (at->sent < at->total && !at->session->draining && !at->session->blocked)
+        if (at->sent < at->total && session_takes_tasks(at->session))
             return true;
         at = at->next;
     } while (at != handler->subscriptions);

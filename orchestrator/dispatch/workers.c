@@ -121,13 +121,25 @@ void dispatch_session_close(struct dispatch *dispatch, struct dispatch_session *
     worker_forget_if_idle(dispatch, worker);
 }
 
+static void session_activate(struct dispatch_session *session)
+{
+    for (struct dispatch_subscription *at = session->subscriptions; at; at = at->next_of_session)
+        handler_activate(at->handler);
+}
+
 void dispatch_session_block(struct dispatch_session *session, bool blocked)
 {
     session->blocked = blocked;
-    if (blocked)
-        return;
-    for (struct dispatch_subscription *at = session->subscriptions; at; at = at->next_of_session)
-        handler_activate(at->handler);
+    if (!blocked)
+        session_activate(session);
+}
+
+void dispatch_session_silent(struct dispatch_session *session, bool silent)
+{
+    bool speaks_again = session->silent && !silent;
+    session->silent = silent;
+    if (speaks_again)
+        session_activate(session);
 }
 
 void dispatch_session_drain(struct dispatch_session *session)

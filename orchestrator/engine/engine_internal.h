@@ -261,6 +261,9 @@ void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
 void workers_lost(struct engine *engine);
 void workers_flush(struct engine *engine);
 void workers_cancel_hints(struct engine *engine, struct slot *slot);
+/* A lease is about to be ended as EXPIRED: if its worker did not extend it, that worker gets no
+ * more tasks until it says something. */
+void workers_expired(struct slot *slot, int64_t seq);
 void workers_links_free(struct engine *engine);
 void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome);
 

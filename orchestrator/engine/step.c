@@ -132,8 +132,8 @@ static int start_row(const struct start_item *item, const struct definition *def
 }
 
 /* False: the batch is full. */
-/* Ever larger, whatever the clock says: the store writes the starts of a batch in the order of their
- * uids, and of two starts of one key the first must win. */
+/* Ever larger, whatever the clock says: the store writes the starts of a batch in the order of
+ * their uids, and of two starts of one key the first must win. */
 static struct uuid next_uid(struct engine *engine, uint8_t shard)
 {
     enum { COUNTER_FIRST = 9, COUNTER_LAST = 14 }; /* of the random bytes; the shard follows */
@@ -172,8 +172,7 @@ static bool start_step(struct engine *engine, struct start_item *item)
             engine->starts_last = &item->work.next;
         return false;
     }
-    item->uid =
-        next_uid(engine, store_shard(item->namespace_, item->definition, item->saga_id));
+    item->uid = next_uid(engine, store_shard(item->namespace_, item->definition, item->saga_id));
     struct saga_row row = { 0 };
     struct saga *saga = NULL;
     struct slot *slot = NULL;
@@ -350,6 +349,8 @@ static enum stepped step_time(struct engine *engine, struct slot *slot, struct f
     if (saga_on_time(slot->saga, engine_db_now(engine), engine_expiry_allowed(engine), &engine->rng,
                      &flight->transition, &verdict, &err))
         return refused(engine, slot, flight, NULL, &err);
+    if (flight->transition.finishes)
+        workers_expired(slot, flight->transition.finish_seq);
     if (transition_is_empty(&flight->transition) &&
         saga_due_at(slot->saga) <= engine_db_now(engine))
         /* Due, but not yet allowed: the grace, or a clock that is a little ahead. */

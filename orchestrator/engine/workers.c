@@ -133,6 +133,16 @@ void workers_cancel_hints(struct engine *engine, struct slot *slot)
     }
 }
 
+void workers_expired(struct slot *slot, int64_t seq)
+{
+    const struct journal_entry *entry = saga_entry(slot->saga, seq);
+    if (entry->lease_until_ms >= entry->attempt_until_ms)
+        return; /* its time was over, however well the worker is */
+    for (const struct lease *lease = slot->leases; lease; lease = lease->next)
+        if (lease->seq == seq && lease->dispatch.worker->session)
+            dispatch_session_silent(lease->dispatch.worker->session, true);
+}
+
 /* --- streams
  * --------------------------------------------------------------------------------------- */
 
@@ -360,6 +370,8 @@ void workers_event(struct engine *engine, struct engine_worker_event *event)
     if (event->kind == WORKER_HELLO)
         hello(engine, session, event);
     else if (session->session) { /* else the engine closed it; its end is on the way */
+        if (event->kind != WORKER_ROOM)
+            dispatch_session_silent(session->session, false);
         if (event->kind == WORKER_CREDIT)
             credit(engine, session, event);
         else if (event->kind == WORKER_DRAIN)
