@@ -164,8 +164,9 @@ static bool wait_for_grpc(struct rpc_server *server, int64_t until_ms)
     return is_down;
 }
 
-/* The same, but only as long as a call is open: a peer that stays connected without one (and perhaps
- * does not look at its connection) must not hold us for the whole grace. */
+/* The same, but only as long as a call or a worker's stream is open: a peer that stays connected
+ * without one (and perhaps does not look at its connection) must not hold us for the whole grace.
+ */
 static bool wait_for_calls(struct rpc_server *server, int64_t until_ms)
 {
     for (;;) {
@@ -221,7 +222,7 @@ void rpc_server_stop(struct rpc_server *server, int64_t grace_ms)
     pthread_mutex_lock(&server->lock);
     struct queries *queries = TAKE(server->queries);
     pthread_mutex_unlock(&server->lock);
-    queries = queries_stop(queries);
+    (void)queries_stop(queries); /* always NULL */
     grpc_shutdown_blocking();
     rpc_server_unref(server);
 }

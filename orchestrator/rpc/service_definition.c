@@ -215,7 +215,7 @@ static int fill_list(struct list_query *query, const struct store_definition *st
                      Saga__V1__ListDefinitionsResponse *reply, struct err *err)
 {
     struct arena *arena = &query->query.call->arena;
-    reply->definitions = arena_array(arena, found + 1, sizeof *reply->definitions);
+    reply->definitions = arena_array(arena, found + 1, sizeof(ProtobufCMessage *));
     if (!reply->definitions)
         return err_set(err, ERR_NOMEM, "definitions");
     size_t bytes = 0, count = 0;

@@ -87,16 +87,15 @@ static void on_watch_request(struct rpc_tag *tag, bool ok)
     struct call *call = CONTAINER(tag, struct call, read_tag);
     struct watcher *watcher = call->watcher;
     struct rpc_server *server = call->server;
-    ProtobufCMessage *message = NULL;
     struct err err;
     int rc = err_set(&err, ERR_INVALID, "the request message is missing");
     if (call_read_result(call, ok) == CALL_READ_MESSAGE)
         rc = call_unpack(call, &grpc__health__v1__health_check_request__descriptor, &call->arena,
-                         &message, &err);
+                         &call->request, &err);
     if (rc) {
         sender_end(&watcher->sender, &err);
     } else {
-        Grpc__Health__V1__HealthCheckRequest *request = (void *)message;
+        Grpc__Health__V1__HealthCheckRequest *request = (void *)call->request;
         pthread_mutex_lock(&server->lock);
         watcher->is_known = is_known(request->service);
         tell(watcher, watcher->is_known ? status_now(server) : UNKNOWN);

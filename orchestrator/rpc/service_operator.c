@@ -32,7 +32,7 @@ static int fill_counters(struct call *call, Saga__V1__GetStatusResponse *reply)
 {
     struct arena *arena = &call->arena;
     const struct engine_counters *counters = engine_counters(call->server->engine);
-    reply->counters = arena_array(arena, engine_counter_count + 1, sizeof *reply->counters);
+    reply->counters = arena_array(arena, engine_counter_count + 1, sizeof(ProtobufCMessage *));
     if (!reply->counters)
         return -1;
     for (size_t i = 0; i < engine_counter_count; i++) {
@@ -54,7 +54,7 @@ static int fill_counters(struct call *call, Saga__V1__GetStatusResponse *reply)
 static int fill_handlers(struct arena *arena, const struct engine_status *status,
                          Saga__V1__GetStatusResponse *reply)
 {
-    reply->handlers = arena_array(arena, status->handler_count + 1, sizeof *reply->handlers);
+    reply->handlers = arena_array(arena, status->handler_count + 1, sizeof(ProtobufCMessage *));
     if (!reply->handlers)
         return -1;
     for (size_t i = 0; i < status->handler_count; i++) {

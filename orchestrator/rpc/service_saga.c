@@ -110,7 +110,7 @@ static int fill_journal(struct journal_query *query, const struct definition *de
                         struct err *err)
 {
     struct arena *arena = &query->query.call->arena;
-    reply->entries = arena_array(arena, loaded->entry_count + 1, sizeof *reply->entries);
+    reply->entries = arena_array(arena, loaded->entry_count + 1, sizeof(ProtobufCMessage *));
     if (!reply->entries)
         return err_set(err, ERR_NOMEM, "journal");
     size_t bytes = 0, count = 0;
@@ -218,7 +218,7 @@ static int fill_list(struct list_query *query, const struct store_saga *sagas,
 {
     struct arena *arena = &query->query.call->arena;
     size_t wanted = query->filter.limit - 1, bytes = 0, count = 0;
-    reply->sagas = arena_array(arena, found + 1, sizeof *reply->sagas);
+    reply->sagas = arena_array(arena, found + 1, sizeof(ProtobufCMessage *));
     if (!reply->sagas)
         return err_set(err, ERR_NOMEM, "list");
     for (; count < found && count < wanted; count++) {

@@ -131,7 +131,7 @@ static void reply_batch(struct start_call *start_call)
     struct call *call = start_call->call;
     struct arena *arena = &call->arena;
     size_t count = start_call->item_count, posted = 0;
-    reply_item **items = arena_array(arena, count, sizeof *items);
+    reply_item **items = arena_array(arena, count, sizeof(reply_item *));
     bool failed = !items;
     for (size_t i = 0; !failed && i < count; i++) {
         items[i] = reply_new(arena, &saga__v1__batch_start_sagas_response__item__descriptor);

@@ -41,7 +41,7 @@ static int add_labels(struct arena *arena, const struct saga_row *row, Saga__V1_
     }
     if (!count)
         return 0;
-    task->labels = arena_array(arena, count, sizeof *task->labels);
+    task->labels = arena_array(arena, count, sizeof(ProtobufCMessage *));
     if (!task->labels)
         return -1;
     for (size_t i = 0; i < count; i++) {
@@ -83,7 +83,7 @@ static int add_outputs(struct arena *arena, const struct engine_task *from, Saga
     if (first > 0)
         log_line(LOG_WARN, "a task without the outputs of its first steps: they weigh too much",
                  "saga", task->saga_id, "step", task->step, NULL);
-    task->outputs = arena_array(arena, step + 1, sizeof *task->outputs);
+    task->outputs = arena_array(arena, step + 1, sizeof(ProtobufCMessage *));
     if (!task->outputs)
         return -1;
     for (size_t i = first; i < step; i++) {
@@ -205,7 +205,7 @@ void worker_acks_write(struct send_list *list, const struct engine_lease_ack *ac
 {
     struct arena arena = { 0 };
     Saga__V1__Acks batch = SAGA__V1__ACKS__INIT;
-    batch.acks = arena_array(&arena, count, sizeof *batch.acks);
+    batch.acks = arena_array(&arena, count, sizeof(ProtobufCMessage *));
     for (size_t i = 0; batch.acks && i < count; i++) {
         Saga__V1__Ack *ack = reply_new(&arena, &saga__v1__ack__descriptor);
         if (!ack)
@@ -230,7 +230,7 @@ void worker_extended_write(struct send_list *list, const struct engine_lease_ext
 {
     struct arena arena = { 0 };
     Saga__V1__Extended batch = SAGA__V1__EXTENDED__INIT;
-    batch.leases = arena_array(&arena, count, sizeof *batch.leases);
+    batch.leases = arena_array(&arena, count, sizeof(ProtobufCMessage *));
     for (size_t i = 0; batch.leases && i < count; i++) {
         Saga__V1__Extended__Lease *lease =
             reply_new(&arena, &saga__v1__extended__lease__descriptor);

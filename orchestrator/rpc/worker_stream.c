@@ -158,11 +158,14 @@ static void receive(struct worker_stream *stream)
 {
     struct err err;
     struct stream_event *event = mem_calloc(1, sizeof *event);
-    int rc = event ? read_event(stream, event, &err) : err_set(&err, ERR_NOMEM, "out of memory");
-    if (rc) {
+    if (!event) {
+        (void)err_set(&err, ERR_NOMEM, "out of memory");
         sender_end(&stream->sender, &err);
-        if (event)
-            arena_done(&event->arena);
+        return;
+    }
+    if (read_event(stream, event, &err)) {
+        sender_end(&stream->sender, &err);
+        arena_done(&event->arena);
         mem_free(event);
         return;
     }

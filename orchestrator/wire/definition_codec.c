@@ -28,6 +28,7 @@ static void fault(struct reading *reading, const char *path, const char *field, 
     (void)snprintf(where, sizeof where, "%s%s%s", path, *path ? "." : "", field);
     va_list args;
     va_start(args, fmt);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): started on the line above */
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     reading->faults++;

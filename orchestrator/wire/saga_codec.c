@@ -117,7 +117,7 @@ static int add_labels(struct arena *arena, const struct saga_row *row, Saga__V1_
     int rc = labels_from_json(arena, row->labels, &labels, &count, err);
     if (rc || !count)
         return rc;
-    message->labels = arena_array(arena, count, sizeof *message->labels);
+    message->labels = arena_array(arena, count, sizeof(ProtobufCMessage *));
     if (!message->labels)
         return err_set(err, ERR_NOMEM, "saga");
     for (size_t i = 0; i < count; i++) {
@@ -133,14 +133,11 @@ static int add_labels(struct arena *arena, const struct saga_row *row, Saga__V1_
     return 0;
 }
 
-/* What the row knows; *definition may be NULL, then a parked step has no name. */
-static int row_to_message(struct arena *arena, const struct saga_row *row,
-                          const struct definition *definition, Saga__V1__Saga **ret,
-                          struct err *err)
+/* What the row knows; definition may be NULL, then a parked step has no name. */
+static int fill_from_row(struct arena *arena, const struct saga_row *row,
+                         const struct definition *definition, Saga__V1__Saga *message,
+                         struct err *err)
 {
-    Saga__V1__Saga *message = message_new(arena, &saga__v1__saga__descriptor);
-    if (!message)
-        return err_set(err, ERR_NOMEM, "saga");
     message->uid = uuid_message(arena, &row->uid);
     message->namespace_ = row->namespace_;
     message->definition = row->definition;
@@ -167,18 +164,21 @@ static int row_to_message(struct arena *arena, const struct saga_row *row,
         message->park->error = error_message(arena, row->park_code, row->park_message);
     }
     int rc = add_labels(arena, row, message, err);
-    if (rc)
-        return rc;
-    if (arena->oom)
-        return err_set(err, ERR_NOMEM, "saga");
-    *ret = message;
-    return 0;
+    if (!rc && arena->oom)
+        rc = err_set(err, ERR_NOMEM, "saga");
+    return rc;
 }
 
 int saga_row_to_message(struct arena *arena, const struct saga_row *row, Saga__V1__Saga **ret,
                         struct err *err)
 {
-    return row_to_message(arena, row, NULL, ret, err);
+    Saga__V1__Saga *message = message_new(arena, &saga__v1__saga__descriptor);
+    if (!message)
+        return err_set(err, ERR_NOMEM, "saga");
+    int rc = fill_from_row(arena, row, NULL, message, err);
+    if (!rc)
+        *ret = message;
+    return rc;
 }
 
 /* Since when it is in its state: the newest decision that changed the state. */
@@ -284,7 +284,7 @@ static int add_full(struct arena *arena, const struct saga *saga, int64_t now_ms
 {
     size_t count = saga_definition(saga)->step_count;
     message->input = binary(&saga_row(saga)->input);
-    message->steps = arena_array(arena, count, sizeof *message->steps);
+    message->steps = arena_array(arena, count, sizeof(ProtobufCMessage *));
     if (!message->steps)
         return -1;
     for (size_t i = 0; i < count; i++) {
@@ -299,8 +299,10 @@ static int add_full(struct arena *arena, const struct saga *saga, int64_t now_ms
 int saga_to_message(struct arena *arena, const struct saga *saga, bool full, int64_t now_ms,
                     Saga__V1__Saga **ret, struct err *err)
 {
-    Saga__V1__Saga *message = NULL;
-    int rc = row_to_message(arena, saga_row(saga), saga_definition(saga), &message, err);
+    Saga__V1__Saga *message = message_new(arena, &saga__v1__saga__descriptor);
+    if (!message)
+        return err_set(err, ERR_NOMEM, "saga");
+    int rc = fill_from_row(arena, saga_row(saga), saga_definition(saga), message, err);
     if (rc)
         return rc;
     message->state_time = time_message(arena, state_since(saga));

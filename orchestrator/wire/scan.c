@@ -118,6 +118,7 @@ static int refuse(struct scan *scan, const struct frame *frame, enum err_code co
         append_path(frame, path, sizeof path);
     va_list args;
     va_start(args, fmt);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): started on the line above */
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     int rc = *path ? err_set(scan->err, code, "%s: %s", path, text)
