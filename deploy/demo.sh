@@ -256,7 +256,7 @@ kill_sagad() {
 kill_worker() {
     local held
     wait_until $((start_seconds / 2))
-    held=$(wait_for_live 1 "worker LIKE 'worker-1%' AND step = 'notify_risk'")
+    held=$(wait_for_live 2 "worker LIKE 'worker-1%' AND step = 'notify_risk'")
     say "kill -9 worker-1, in the middle of $held calls to risk"
     kill_hard "${worker_pids[worker-1]}"
     unset 'worker_pids[worker-1]'

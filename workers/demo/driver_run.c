@@ -160,6 +160,13 @@ static int too_late(const struct run *run, struct err *err)
                    moving ? ", the first is " : "", id);
 }
 
+/* A connection that failed waits longer and longer before it tries again; a new one tries now. */
+static int connect_anew(struct run *run, struct err *err)
+{
+    run->client = client_free(run->client);
+    return client_new(run->options->sagad, &run->client, err);
+}
+
 static int play(struct run *run, struct err *err)
 {
     int64_t looked_ms = -LOOK_MS;
@@ -171,7 +178,9 @@ static int play(struct run *run, struct err *err)
         int rc = start_due(run, err);
         if (!rc && elapsed_ms - looked_ms >= LOOK_MS) {
             looked_ms = elapsed_ms;
-            rc = look(run, &over, err);
+            rc = run->is_away ? connect_anew(run, err) : 0;
+            if (!rc)
+                rc = look(run, &over, err);
             print_progress(run, over);
         }
         if (rc)
