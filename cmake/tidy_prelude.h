@@ -9,8 +9,7 @@ static inline int tidy_is_failure(const struct err *err)
     return (int)err->code;
 }
 
-#define err_set(err, code, ...)                                                                    \
-    ((void)(err_set)(err, code, __VA_ARGS__), tidy_is_failure(err))
+#define err_set(err, code, ...) ((void)(err_set)(err, code, __VA_ARGS__), tidy_is_failure(err))
 #define err_reason(err, code, reason, ...)                                                         \
     ((void)(err_reason)(err, code, reason, __VA_ARGS__), tidy_is_failure(err))
 #define err_field(err, field, ...)                                                                 \
