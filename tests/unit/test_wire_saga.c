@@ -240,7 +240,7 @@ static void test_labels_go_there_and_back(void **state)
     ASSERT_OK(labels_from_json(&arena, json, &read, &count, &err), &err);
     assert_int_equal(count, 3);
     for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < count; j++)
+        for (size_t j = 0; j < ARRAY_LEN(labels); j++)
             if (strcmp(read[i].key, labels[j].key) == 0)
                 assert_string_equal(read[i].value, labels[j].value);
     mem_free(json);
