@@ -120,6 +120,10 @@ static void test_reason_and_field_travel(void **state)
     (void)snprintf(err.reason, sizeof err.reason, "MY_REASON");
     answer_set(&answer, &err, NULL);
     struct parsed parsed = parse(&answer);
+    if (!parsed.info || !parsed.request) {
+        fail_msg("details are missing");
+        return;
+    }
     assert_string_equal(parsed.info->reason, "MY_REASON");
     assert_int_equal(parsed.request->n_field_violations, 1);
     assert_string_equal(parsed.request->field_violations[0]->field, "steps[2].action.effect");
