@@ -167,7 +167,6 @@ void rig_start(struct rig *rig, const char *definition, const char *saga_id, con
     Saga__V1__StartSagaResponse *reply =
         (Saga__V1__StartSagaResponse *)rig_call(rig, "SagaService/StartSaga", &request.base,
                                                 &saga__v1__start_saga_response__descriptor, NULL);
-    assert_false(reply->existed);
     saga__v1__start_saga_response__free_unpacked(reply, NULL);
 }
 
