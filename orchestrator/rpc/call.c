@@ -52,6 +52,8 @@ void call_unref(struct call *call)
     if (atomic_fetch_sub(&call->refs, 1) != 1)
         return;
     struct rpc_server *server = call->server;
+    if (call->counted)
+        atomic_fetch_sub(&server->unfinished, 1);
     if (call->received_bytes)
         atomic_fetch_sub(&server->request_bytes, (long long)call->received_bytes);
     if (call->stream)
@@ -89,6 +91,8 @@ static void list(struct call *call)
     call->listed = true;
     pthread_mutex_unlock(&pump->lock);
     atomic_fetch_add(&call->server->calls, 1);
+    atomic_fetch_add(&call->server->unfinished, 1);
+    call->counted = true;
 }
 
 static void grpc_put(struct call *call)
@@ -131,7 +135,8 @@ void call_release_grpc(struct call *call)
 
 bool call_read(struct call *call)
 {
-    grpc_op op = { .op = GRPC_OP_RECV_MESSAGE };
+    grpc_op op = { 0 };
+    op.op = GRPC_OP_RECV_MESSAGE;
     op.data.recv_message.recv_message = &call->received;
     return call_start(call, &op, 1, &call->read_tag);
 }
@@ -187,7 +192,7 @@ static int admit(struct call *call, struct err *err)
         return err_set(err, ERR_UNIMPLEMENTED, "this server has no such method");
     if (atomic_load(&server->draining) && !call->method->while_draining)
         return err_set(err, ERR_UNAVAILABLE, "the server is stopping: connect elsewhere");
-    if (atomic_load(&server->calls) > RPC_CALLS_MAX) {
+    if (atomic_load(&server->unfinished) > RPC_CALLS_MAX) {
         (void)err_reason(err, ERR_LIMIT, "TOO_MANY_CALLS", "more than %d calls in work",
                          RPC_CALLS_MAX);
         err->retryable = true;
@@ -213,7 +218,8 @@ static void on_new(struct rpc_tag *tag, bool ok)
     call->method = method_find(call->details.method);
     if (!call->method || call->method->kind == METHOD_UNARY)
         list(call);
-    grpc_op op = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER };
+    grpc_op op = { 0 };
+    op.op = GRPC_OP_RECV_CLOSE_ON_SERVER;
     op.data.recv_close_on_server.cancelled = &call->cancelled_by_peer;
     bool is_started = call_start(call, &op, 1, &call->close_tag);
     struct err err;

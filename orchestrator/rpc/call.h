@@ -52,7 +52,7 @@ struct call {
 
     /* the pump's list of unary calls, oldest first */
     struct call *next, *prev;
-    bool listed;
+    bool listed, counted;
     int64_t since_ms; /* monotonic */
 
     struct worker_stream *stream; /* streaming calls: theirs */

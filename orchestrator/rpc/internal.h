@@ -53,6 +53,9 @@ struct rpc_server {
     struct queries *queries;
     atomic_bool draining, stopping;
     atomic_llong calls, request_bytes, streams, watchers;
+    /* Unary calls whose object still lives: a client that gives up leaves work behind for a while.
+     */
+    atomic_llong unfinished;
     int64_t ticked_ms; /* the first pump's */
     /* Shutdown: gRPC's own tag, and who waits for it. */
     struct rpc_tag shutdown_tag;

@@ -195,7 +195,8 @@ void answer_done(struct answer *answer)
 
 grpc_op answer_op(struct answer *answer)
 {
-    grpc_op op = { .op = GRPC_OP_SEND_STATUS_FROM_SERVER };
+    grpc_op op = { 0 };
+    op.op = GRPC_OP_SEND_STATUS_FROM_SERVER;
     op.data.send_status_from_server.status = answer->code;
     if (answer->has_message)
         op.data.send_status_from_server.status_details = &answer->message;
