@@ -179,10 +179,13 @@ static int apply_opened(struct saga *saga, const struct journal_entry *entry, st
     return 0;
 }
 
-static void set_done(struct attempts *attempts, int64_t seq)
+static void set_done(struct saga *saga, struct attempts *attempts,
+                     const struct journal_entry *entry)
 {
     attempts->done = true;
-    attempts->done_seq = seq;
+    attempts->done_seq = entry->seq;
+    if (entry->operation == OPERATION_ACTION)
+        saga->output_bytes += (int64_t)entry->output.size;
     attempts->unsettled = 0; /* one effect, known: earlier attempts were that same effect */
 }
 
@@ -204,7 +207,7 @@ static void apply_ended(struct saga *saga, const struct journal_entry *entry)
     attempts->losses = lost ? attempts->losses + 1 : 0;
     attempts->backoff_seq = 0;
     if (outcome_is_success(entry->outcome)) {
-        set_done(attempts, entry->seq);
+        set_done(saga, attempts, entry);
     } else if (entry->outcome == OUTCOME_REJECTED) {
         attempts->rejected = true;
     } else {
@@ -290,7 +293,7 @@ static int apply_late(struct saga *saga, const struct journal_entry *entry, stru
     about->late_settled = true;
     saga->moved_seq = entry->seq;
     if (outcome_is_success(entry->outcome))
-        set_done(attempts, entry->seq);
+        set_done(saga, attempts, entry);
     else
         attempts->unsettled--;
     attempts->rejected = entry->outcome == OUTCOME_REJECTED;
@@ -308,6 +311,9 @@ static void apply_park(struct saga *saga, const struct journal_entry *entry)
         saga->at.doubt = true;
     if (entry->reason == PARK_FOREIGN_EFFECT && entry->step >= 0) {
         struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
+        const struct slot *done = saga_slot(saga, attempts->done_seq);
+        if (done && entry->operation == OPERATION_ACTION)
+            saga->output_bytes -= (int64_t)done->entry.output.size;
         attempts->done = false;
         attempts->done_seq = 0;
         attempts->foreign = true;

@@ -34,7 +34,7 @@ static const struct saga_transition transitions[] = {
     { RUNNING, IN_LATE_EFFECT,          PARKED_RUNNING,
       "a late report speaks against what was recorded" },
     { RUNNING, IN_WORKER_KILLER,        PARKED_RUNNING,      "each worker that takes it is lost" },
-    { RUNNING, IN_LIMIT_REACHED,        PARKED_RUNNING,      "the journal is full" },
+    { RUNNING, IN_LIMIT_REACHED,        PARKED_RUNNING,      "the journal is full, or the outputs are too large for a task" },
     { RUNNING, IN_RETRY,                RUNNING,             "an operator ended the back-off" },
 
     { COMPENSATING, IN_STEP_DONE,              COMPENSATING,

@@ -120,6 +120,11 @@ bool plan_limit_reached(const struct saga *saga)
            saga->bytes > LIMIT_JOURNAL_BYTES;
 }
 
+bool plan_task_is_too_large(const struct saga *saga)
+{
+    return (int64_t)saga->row.input.size + saga->output_bytes > LIMIT_TASK_BYTES;
+}
+
 enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
                     int64_t *ret_at_ms)
 {
@@ -129,6 +134,8 @@ enum stop plan_stop(const struct saga *saga, size_t step, enum operation operati
     *ret_at_ms = since;
     if (plan_limit_reached(saga))
         return STOP_LIMIT;
+    if (operation == OPERATION_ACTION && plan_task_is_too_large(saga))
+        return STOP_TASK_LIMIT;
     const struct slot *first = saga_slot(saga, attempts->budget_seq);
     if (first) {
         int64_t first_ms = first->entry.leased_at_ms;

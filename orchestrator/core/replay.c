@@ -20,11 +20,11 @@ static bool summaries_equal(const struct saga *a, const struct saga *b)
         if (!attempts_equal(&a->steps[i].of[0], &b->steps[i].of[0]) ||
             !attempts_equal(&a->steps[i].of[1], &b->steps[i].of[1]))
             return false;
-    return a->bytes == b->bytes && a->open_count == b->open_count &&
-           a->last_lease_seq == b->last_lease_seq && a->last_fence == b->last_fence &&
-           a->turned_back_seq == b->turned_back_seq && a->park_seq == b->park_seq &&
-           a->retry_seq == b->retry_seq && a->moved_seq == b->moved_seq &&
-           a->deadline_parked == b->deadline_parked;
+    return a->bytes == b->bytes && a->output_bytes == b->output_bytes &&
+           a->open_count == b->open_count && a->last_lease_seq == b->last_lease_seq &&
+           a->last_fence == b->last_fence && a->turned_back_seq == b->turned_back_seq &&
+           a->park_seq == b->park_seq && a->retry_seq == b->retry_seq &&
+           a->moved_seq == b->moved_seq && a->deadline_parked == b->deadline_parked;
 }
 
 /* Folds all entries, then the end that follows from them. */

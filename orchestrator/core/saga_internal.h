@@ -58,6 +58,7 @@ struct saga {
     size_t count, capacity;
     struct position at;
     int64_t bytes;           /* of the journal, roughly as stored */
+    int64_t output_bytes;    /* of the actions that are done: later tasks carry them */
     int64_t open_count;      /* live leases */
     int64_t last_lease_seq;  /* while steps are a sequence: the last one to end */
     int64_t last_fence;      /* of a lease */
@@ -117,7 +118,9 @@ int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation 
 int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation operation);
 bool plan_deadline_is_due(const struct saga *saga, int64_t now_ms);
 bool plan_limit_reached(const struct saga *saga);
-enum stop { STOP_NONE, STOP_LIMIT, STOP_SPENT, STOP_START_TIMEOUT };
+/* Would the request of a further action be over the limit of a task? */
+bool plan_task_is_too_large(const struct saga *saga);
+enum stop { STOP_NONE, STOP_LIMIT, STOP_TASK_LIMIT, STOP_SPENT, STOP_START_TIMEOUT };
 /* What ends the wait of an operation that is not leased, and when; STOP_NONE: INT64_MAX. */
 enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
                     int64_t *ret_at_ms);

@@ -73,9 +73,10 @@ static int check_parked(const struct saga *saga, struct err *err)
     case PARK_WORKER_KILLER:
         return 0;
     case PARK_LIMIT_REACHED:
-        return refuse(err,
-                      "its journal is full: cancel it if it is RUNNING in its phase, and start "
-                      "another saga");
+        return refuse(
+            err,
+            "a limit of the saga is reached: cancel it if it is RUNNING in its phase, and start "
+            "another saga");
     case PARK_FOREIGN_EFFECT:
         return refuse(err, "the effect exists already and is not this saga's: a repeat would find "
                            "the same");
@@ -130,6 +131,8 @@ static int check_retry(const struct saga *saga, int step, enum operation operati
                           saga->definition->steps[step].name);
     if (plan_limit_reached(saga))
         return refuse(err, "its journal is full");
+    if (operation == OPERATION_ACTION && plan_task_is_too_large(saga))
+        return refuse(err, "its outputs are over the limit of a task");
     return parked ? 0 : check_waiting(saga, (size_t)step, operation, now_ms, err);
 }
 

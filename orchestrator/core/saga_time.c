@@ -39,6 +39,13 @@ static int stop(struct change *change, int step, enum operation operation, enum 
                        LIMIT_JOURNAL_BYTES);
         return change_park(change, PARK_LIMIT_REACHED, step, operation, "JOURNAL_LIMIT", message);
     }
+    if (why == STOP_TASK_LIMIT) {
+        (void)snprintf(message, sizeof message,
+                       "the input (%zu bytes) and the outputs so far (%" PRId64
+                       " bytes) are over the limit of a task (%d)",
+                       saga->row.input.size, saga->output_bytes, LIMIT_TASK_BYTES);
+        return change_park(change, PARK_LIMIT_REACHED, step, operation, "TASK_LIMIT", message);
+    }
     if (why == STOP_START_TIMEOUT) {
         (void)snprintf(message, sizeof message,
                        "no worker took handler \"%s\" within %" PRId64 " ms", rule->handler,

@@ -57,36 +57,14 @@ static int add_labels(struct arena *arena, const struct saga_row *row, Saga__V1_
     return 0;
 }
 
-/* The first step whose output still fits: those of the nearest steps go first. */
-static size_t first_that_fits(const struct saga *saga, size_t step, size_t room)
-{
-    size_t first = step;
-    struct bytes output;
-    while (first > 0) {
-        if (saga_step_output(saga, first - 1, &output)) {
-            if (output.size > room)
-                break;
-            room -= output.size;
-        }
-        first--;
-    }
-    return first;
-}
-
-/* What the steps before answered, in their order, within what a task may weigh. */
+/* What the steps before answered, in their order. The core grants no task over its limit. */
 static int add_outputs(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
 {
     size_t step = (size_t)from->view.lease->step, count = 0;
-    size_t weight = task->input.len + from->view.action_output.size;
-    size_t room = weight < LIMIT_TASK_BYTES ? LIMIT_TASK_BYTES - weight : 0;
-    size_t first = first_that_fits(from->saga, step, room);
-    if (first > 0)
-        log_line(LOG_WARN, "a task without the outputs of its first steps: they weigh too much",
-                 "saga", task->saga_id, "step", task->step, NULL);
     task->outputs = arena_array(arena, step + 1, sizeof(ProtobufCMessage *));
     if (!task->outputs)
         return -1;
-    for (size_t i = first; i < step; i++) {
+    for (size_t i = 0; i < step; i++) {
         struct bytes output;
         if (!saga_step_output(from->saga, i, &output))
             continue;

@@ -1,6 +1,7 @@
 /* Goal: budgets, time-outs, deadlines, leases and limits act when the design says, no sooner and no
  * later. Method: scripted events around each moment, exact traces with times; after each commit a
  * replay of the tables equals the copy. */
+#include "core/limits.h"
 #include "core_world.h"
 
 static void test_budget_spent(void **state)
@@ -536,6 +537,34 @@ static void test_nothing_is_granted_beyond_the_deadline(void **state)
     world_close(&world);
 }
 
+/* Goal: no task is cut down to fit; a saga whose next task would be over the limit parks and says
+ * so, and what was done can still be taken back. Method: 15 steps of 256 KiB outputs. */
+static void test_outputs_over_the_task_limit_park(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 15);
+    world_start(&world);
+    static uint8_t output[LIMIT_PAYLOAD_BYTES];
+    int done = 0;
+    while (world_is_grantable(&world)) {
+        struct report report = { .outcome = OUTCOME_DONE, .output = { output, sizeof output } };
+        report.fence = saga_entry(world.saga, world_grant(&world))->fence;
+        assert_int_equal(world_report_full(&world, &report), VERDICT_ACCEPTED);
+        done++;
+    }
+    assert_int_equal(done, LIMIT_TASK_BYTES / LIMIT_PAYLOAD_BYTES + 1);
+    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
+    world_assert_state(&world, "PARKED in RUNNING: LIMIT_REACHED");
+    assert_string_equal(saga_row(world.saga)->park_code, "TASK_LIMIT");
+    world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
+    assert_int_equal(world_cancel(&world), 0);
+    while (world_is_grantable(&world))
+        (void)world_run(&world, OUTCOME_DONE);
+    world_assert_state(&world, "COMPENSATED");
+    world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -561,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_settle_time_is_for_unguarded_steps),
         cmocka_unit_test(test_evidence_does_not_eat_up_the_journal),
         cmocka_unit_test(test_nothing_is_granted_beyond_the_deadline),
+        cmocka_unit_test(test_outputs_over_the_task_limit_park),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
