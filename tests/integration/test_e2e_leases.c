@@ -3,6 +3,7 @@
  * that are stopped, killed and drained, and a worker by hand whose reports say what it likes. Slow
  * scenes are started together. */
 #include "base/clock.h"
+#include "support/black_hole.h"
 #include "support/raw_worker.h"
 #include "support/rig.h"
 #include "support/wait.h"
@@ -19,6 +20,28 @@ enum { SOON = 10000, LEASE_MS = 5000 };
 
 static struct rig rig = { .server_args = { "--resend-grace", "0.3s", "--stream-lost", "1s" } };
 
+/* A scene that takes long: it begins before one test and is looked at in the last one. */
+static struct black_hole *hole;
+static struct raw_worker *swallowed;
+
+static int swallow_a_stream(void **state)
+{
+    (void)state;
+    struct err err;
+    rig_define(&rig, "hole", NULL, "a: IDEMPOTENT handler=hole lease=3600s | none");
+    rig_define(&rig, "hole_once", NULL,
+               "a: ONCE handler=hole lease=3600s attempt_timeout=3600s | IDEMPOTENT");
+    ASSERT_OK(black_hole_start(rig.port, &hole, &err), &err);
+    swallowed = raw_worker_hello(black_hole_address(hole), "gone", NULL, "hole", NULL, 0);
+    rig_start(&rig, "hole", "hole", "");
+    rig_start(&rig, "hole_once", "hole-once", "");
+    raw_worker_credit(swallowed, "hole", 2);
+    assert_non_null(raw_worker_task(swallowed, SOON));
+    assert_non_null(raw_worker_task(swallowed, SOON));
+    black_hole_freeze(hole);
+    return 0;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -28,6 +51,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
+    swallowed = raw_worker_cut(swallowed);
+    hole = black_hole_free(hole);
     return rig_down(&rig);
 }
 
@@ -415,14 +440,32 @@ static void test_a_drained_worker_finishes_what_runs_and_gives_back_the_rest(voi
     assert_int_equal(rig_cancel(&rig, "hand", "hand", NULL), 0);
 }
 
+static void test_l3_a_stream_that_is_swallowed_is_noticed_and_its_steps_are_offered_again(
+    void **state)
+{
+    (void)state;
+    /* Two pings' time to notice, then as with any dead stream; the lease is an hour. */
+    enum { NOTICE_MS = 20000 };
+    (void)rig_worker(&rig, "other", "hole:4"); /* the rig owns it */
+    rig_await_state(&rig, "hole", "hole", "SUCCEEDED", NOTICE_MS + 5000);
+    rig_assert_journal(&rig, "hole", "hole", "a.1 STREAM_LOST, a.2 DONE");
+    assert_int_equal(rig_count(&rig, RIG_STORE,
+                               "SELECT count(*) FROM journal WHERE outcome = 'STREAM_LOST'"
+                               " AND finished_at > leased_at + interval '25 s'"),
+                     0);
+    rig_assert_journal(&rig, "hole_once", "hole-once", "a.1 OPEN");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, check)
     const struct CMUnitTest tests[] = {
-        TEST(test_p3_l2_a_stopped_worker_is_overtaken_and_then_changes_nothing),
+        TEST(test_p2_an_acknowledged_report_is_durable_and_so_is_what_follows),
+        cmocka_unit_test_setup_teardown(
+            test_p3_l2_a_stopped_worker_is_overtaken_and_then_changes_nothing, swallow_a_stream,
+            check),
         TEST(test_p3_a_handler_is_told_to_stop_before_its_lease_ends),
         TEST(test_p3_reports_with_wrong_fences_are_stale_or_duplicate_never_an_error),
-        TEST(test_p2_an_acknowledged_report_is_durable_and_so_is_what_follows),
         TEST(test_l3_what_a_dead_stream_held_is_offered_again_only_where_that_is_safe),
         TEST(test_l3_the_same_instance_that_does_not_list_a_fence_never_started_it),
         TEST(test_a_task_that_is_given_back_burns_no_try),
@@ -430,6 +473,7 @@ int main(void)
         TEST(test_a_worker_never_holds_more_than_it_asked_for),
         TEST(test_a_long_handler_lives_beyond_its_lease_and_is_bounded_by_its_time),
         TEST(test_a_drained_worker_finishes_what_runs_and_gives_back_the_rest),
+        TEST(test_l3_a_stream_that_is_swallowed_is_noticed_and_its_steps_are_offered_again),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
 }
