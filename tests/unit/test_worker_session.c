@@ -40,6 +40,41 @@ static void test_credit_is_absolute_and_grows_when_a_report_was_sent(void **stat
     expect_nothing(session);
 }
 
+/* Many slots: a quarter of them is said together, and anything while the server has less than a
+ * quarter left, so no slot lies idle and few messages are spent. */
+static void test_credit_of_many_slots_travels_together(void **state)
+{
+    struct session *session = *state;
+    struct err err;
+    char bulk[] = "bulk";
+    ASSERT_OK(session_handle(session, bulk, 8, no_handler, NULL, &err), &err);
+    connect_holding(session, 0);
+    Saga__V1__WorkerMessage *message = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_CREDIT);
+    assert_int_equal(credit_of(message, bulk), 8);
+    drop(message);
+    for (int64_t fence = 1; fence <= 2; fence++) {
+        deliver(session, bulk, fence);
+        struct saga_task *task = take(session, fence);
+        assert_int_equal(saga_task_done(task, "x", 1), 0);
+        session_finish(session, task, now);
+        expect_report(session, fence, SAGA__V1__OUTCOME__OUTCOME_DONE);
+        if (fence == 1)
+            expect_nothing(session); /* one slot of eight: the server has seven left */
+    }
+    message = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_CREDIT);
+    assert_int_equal(credit_of(message, bulk), 10);
+    drop(message);
+    for (int64_t fence = 3; fence <= 10; fence++)
+        deliver(session, bulk, fence); /* all ten are on their way: none is left to send */
+    struct saga_task *task = take(session, 3);
+    assert_int_equal(saga_task_done(task, "x", 1), 0);
+    session_finish(session, task, now);
+    expect_report(session, 3, SAGA__V1__OUTCOME__OUTCOME_DONE);
+    message = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_CREDIT);
+    assert_int_equal(credit_of(message, bulk), 11);
+    drop(message);
+}
+
 static void test_more_tasks_than_credit_end_the_stream(void **state)
 {
     struct session *session = *state;
@@ -509,6 +544,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SESSION_TEST(test_credit_is_absolute_and_grows_when_a_report_was_sent),
+        SESSION_TEST(test_credit_of_many_slots_travels_together),
         SESSION_TEST(test_more_tasks_than_credit_end_the_stream),
         SESSION_TEST(test_a_task_that_comes_twice_runs_once),
         SESSION_TEST(test_a_lost_stream_drops_what_was_not_started_and_keeps_the_rest),

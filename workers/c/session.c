@@ -314,6 +314,7 @@ static int receive_task(struct session *session, Saga__V1__Task **message, int64
         return err_set(err, ERR_INVALID, "the server sent more tasks of %s than credit",
                        handler->name);
     handler->received++;
+    session->credit_due = true; /* what was kept back may be worth saying now */
     if (find(session, wire->saga_uid.data, wire->fence))
         return 0; /* we have it: nothing to do twice */
 

@@ -235,6 +235,15 @@ static uint64_t credit_total(const struct session *session, const struct session
     return total > handler->granted ? total : handler->granted;
 }
 
+/* A quarter of the slots is said at once, and so is anything while the server has less than that
+ * left: each task of a busy worker would otherwise cost a message of its own. */
+static bool credit_is_worth_a_message(const struct session_handler *handler, uint64_t total)
+{
+    uint64_t quarter = (uint64_t)handler->max_in_flight / 4;
+    uint64_t left = handler->granted - handler->received;
+    return total > handler->granted && (total - handler->granted >= quarter || left < quarter);
+}
+
 static int next_credit(struct session *session, bool repeat, struct bytes *ret_message,
                        struct err *err)
 {
@@ -249,7 +258,7 @@ static int next_credit(struct session *session, bool repeat, struct bytes *ret_m
     for (size_t i = 0; i < count; i++) {
         struct session_handler *handler = &session->handlers[i];
         uint64_t total = credit_total(session, handler);
-        if (total == handler->granted && !repeat)
+        if (!repeat && !credit_is_worth_a_message(handler, total))
             continue;
         Saga__V1__Credit__PerHandler *item = &items[credit.n_handlers];
         saga__v1__credit__per_handler__init(item);
