@@ -100,7 +100,7 @@ void connect_holding(struct session *session, size_t held)
     Saga__V1__WorkerMessage *hello = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_HELLO);
     assert_string_equal(hello->hello->worker_id, "worker-1");
     assert_int_equal(strlen(hello->hello->instance), 32);
-    assert_int_equal(hello->hello->n_handlers, 2);
+    assert_int_equal(hello->hello->n_handlers, session->handler_count);
     assert_int_equal(hello->hello->n_held, held);
     drop(hello);
     welcome(session);
