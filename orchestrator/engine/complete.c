@@ -375,12 +375,22 @@ static void complete_write(struct engine *engine, struct flight *flight)
     }
 }
 
+/* The transaction that said `now_ms` began after it was submitted and before this moment. Of what
+ * that leaves possible the least is taken: nothing may happen before the database's clock says so,
+ * however long the transaction had to wait. (1: both clocks are cut to milliseconds.) */
+static void learn_db_clock(struct engine *engine, int64_t now_ms)
+{
+    int64_t least = now_ms - clock_mono_ms(engine->options.clock) - 1;
+    int64_t most = now_ms - engine->submitted_at;
+    if (!engine->db_offset_known || engine->db_offset_ms < least || engine->db_offset_ms > most)
+        engine->db_offset_ms = least;
+    engine->db_offset_known = true;
+}
+
 void complete_op(struct engine *engine, struct store_op *op)
 {
-    if (op->now_ms) {
-        engine->db_offset_ms = op->now_ms - engine->submitted_at;
-        engine->db_offset_known = true;
-    }
+    if (op->now_ms)
+        learn_db_clock(engine, op->now_ms);
     if (op->kind == STORE_LOAD_DEFINITION) {
         definitions_loaded(engine, op);
         return;
