@@ -51,6 +51,12 @@ static const struct invariant invariants[] = {
       " AND NOT EXISTS (SELECT 1 FROM journal c WHERE c.shard = s.shard"
       "  AND c.saga_uid = s.saga_uid AND c.step = a.step AND c.operation = 'COMPENSATION'"
       "  AND c.outcome IN ('DONE', 'ALREADY_DONE'))" },
+    { "nothing is tried again before its back-off is over, unless a person said so", RIG_STORE,
+      "SELECT count(*) FROM journal j JOIN journal n USING (shard, saga_uid, step_index, operation)"
+      " WHERE j.kind = 'LEASE' AND n.kind = 'LEASE' AND n.try = j.try + 1"
+      " AND n.leased_at < j.retry_at AND NOT EXISTS (SELECT 1 FROM journal r"
+      "  WHERE r.shard = j.shard AND r.saga_uid = j.saga_uid AND r.kind = 'RETRY'"
+      "  AND r.seq > j.seq AND r.seq < n.seq)" },
     { "one saga for each business key and run", RIG_STORE,
       "SELECT count(*) FROM (SELECT 1 FROM saga GROUP BY namespace, definition, saga_id, run"
       " HAVING count(*) > 1) doubled" },
