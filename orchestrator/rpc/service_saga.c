@@ -222,7 +222,8 @@ static int fill_list(struct list_query *query, const struct store_saga *sagas,
     if (!reply->sagas)
         return err_set(err, ERR_NOMEM, "list");
     for (; count < found && count < wanted; count++) {
-        int rc = saga_row_to_message(arena, &sagas[count].row, &reply->sagas[count], err);
+        int rc = saga_row_to_message(arena, &sagas[count].row, sagas[count].park_step,
+                                     &reply->sagas[count], err);
         if (rc)
             return rc;
         bytes += saga__v1__saga__get_packed_size(reply->sagas[count]) + 8;

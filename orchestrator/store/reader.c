@@ -356,6 +356,12 @@ static int list_take(struct list *list, const PGresult *result, struct err *err)
         struct store_saga saga = { 0 };
         if (columns.failed || decode_saga(result, row, &saga.row, err) != 0)
             return (int)err->code;
+        columns.at = PQnfields(result) - 1;
+        saga.park_step = columns_text(&columns);
+        if (columns.failed) {
+            store_saga_done(&saga);
+            return (int)err->code;
+        }
         list->started_us[list->count] = started_us;
         list->sagas[list->count++] = saga;
     }

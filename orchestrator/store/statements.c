@@ -15,6 +15,11 @@
 /* The same list as in the predicate of the index saga_open. */
 #define OPEN_STATES "s.state IN ('RUNNING', 'COMPENSATING', 'PARKED')"
 
+/* A batch comes as one array for each column. The rows are made in the select list, not as FROM
+ * unnest(a, b, ...): there each array would go through a tuple store of its own, which costs a
+ * small batch more than its rows. */
+#define U(n, name) "unnest($" #n ") AS " #name
+
 /* A grant: leased_at .. lease_until by the database's clock. */
 #define GRANT_COLUMNS                                                                              \
     "(shard, saga_uid, seq, fence, kind, step, step_index, operation, try, worker,"                \
@@ -29,15 +34,23 @@
 #define GRANT_PARAMS                                                                               \
     OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY,                \
         OID_INT4_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
-#define GRANT_NAMES                                                                                \
-    "grant_seq, fence, step, step_index, operation, try, worker, lease_ms, attempt_ms"
+#define GRANT_ROWS_FROM_3                                                                          \
+    U(3, grant_seq)                                                                                \
+    ", " U(4, fence) ", " U(5, step) ", " U(6, step_index) ", " U(7, operation) ", " U(            \
+        8, try) ", " U(9, worker) ", " U(10, lease_ms) ", " U(11, attempt_ms)
+#define GRANT_ROWS_FROM_10                                                                         \
+    U(10, grant_seq)                                                                               \
+    ", " U(11, fence) ", " U(12, step) ", " U(13, step_index) ", " U(14, operation) ", " U(        \
+        15, try) ", " U(16, worker) ", " U(17, lease_ms) ", " U(18, attempt_ms)
 
 /* The end of a lease, once: nobody else gave it an outcome, and EXPIRED only after its time. */
 #define FINISH_PARAMS                                                                              \
     OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_BOOL_ARRAY, OID_TEXT_ARRAY,                \
         OID_INT8_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY
-#define FINISH_NAMES                                                                               \
-    "shard, uid, seq, only_if_expired, outcome, retry_in_ms, output, error_code, error_message"
+#define FINISH_ROWS                                                                                \
+    U(1, shard)                                                                                    \
+    ", " U(2, uid) ", " U(3, seq) ", " U(4, only_if_expired) ", " U(5, outcome) ", " U(            \
+        6, retry_in_ms) ", " U(7, output) ", " U(8, error_code) ", " U(9, error_message)
 #define FINISH_SET                                                                                 \
     " SET outcome = u.outcome, finished_at = now(),"                                               \
     " retry_at = now() + u.retry_in_ms * interval '1 millisecond', output = u.output,"             \
@@ -51,9 +64,18 @@
     OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_BOOL_ARRAY,                \
         OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,            \
         OID_BOOL_ARRAY, OID_BOOL_ARRAY
-#define ROW_NAMES                                                                                  \
-    "state_from, phase_from, state, phase, doubt, park_reason, park_step, park_step_index,"        \
-    " park_code, park_message, ends, changes"
+#define ROW_ROWS                                                                                                 \
+    U(10, state_from)                                                                                            \
+    ", " U(11, phase_from) ", " U(12, state) ", " U(13, phase) ", " U(14, doubt) ", " U(15, park_reason) ", " U( \
+        16,                                                                                                      \
+        park_step) ", " U(17,                                                                                    \
+                          park_step_index) ", " U(18,                                                            \
+                                                  park_code) ", " U(19,                                          \
+                                                                    park_message) ", " U(20,                     \
+                                                                                         ends) ","               \
+                                                                                               " " U(            \
+                                                                                                   21,           \
+                                                                                                   changes)
 #define ROW_SET(row)                                                                               \
     " SET state = " row ".state, phase = " row ".phase, doubt = " row ".doubt, park_reason = " row \
     ".park_reason, park_step = " row ".park_step, park_step_index = " row                          \
@@ -76,9 +98,20 @@
         OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_INT4_ARRAY, OID_TEXT_ARRAY,            \
         OID_TEXT_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,           \
         OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
-#define ENTRY_NAMES                                                                                \
-    "uid, head, seq, fence, kind, step, step_index, operation, try, worker, outcome, output,"      \
-    " error_code, error_message, reason, about, actor, lease_ms, attempt_ms"
+#define ENTRY_ROWS                                                                                                                                             \
+    U(22, uid)                                                                                                                                                 \
+    ", " U(23, head) ", " U(24, seq) ", " U(25, fence) ", " U(26, kind) ", " U(27, step) ", " U(28, step_index) ", " U(29, operation) ", " U(30, try) ", " U(  \
+        31,                                                                                                                                                    \
+        worker) ", " U(32,                                                                                                                                     \
+                       outcome) ", " U(33,                                                                                                                     \
+                                       output) ", " U(34,                                                                                                      \
+                                                      error_code) ", " U(35,                                                                                   \
+                                                                         error_message) ", " U(36,                                                             \
+                                                                                               reason) ", " U(37,                                              \
+                                                                                                              about) ", " U(38,                                \
+                                                                                                                            actor) ", " U(39,                  \
+                                                                                                                                          lease_ms) ", " U(40, \
+                                                                                                                                                           attempt_ms)
 #define ENTRY_INSERT                                                                               \
     " INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"   \
     " worker, leased_at, attempt_until, lease_until, outcome, finished_at, output, error_code,"    \
@@ -91,6 +124,22 @@
              "e.error_message,"                                                                    \
              " e.reason, e.about, e.actor"
 
+#define START_ROWS                                                                                                                                  \
+    U(1, shard)                                                                                                                                     \
+    ", " U(2, uid) ", " U(3, namespace) ", " U(4, definition) ", " U(5, saga_id) ", " U(6, run) ", " U(7, input_digest) ", " U(8, revision) ", " U( \
+        9,                                                                                                                                          \
+        input) ", " U(10,                                                                                                                           \
+                      labels) ", " U(11,                                                                                                            \
+                                     deadline_ms) ", " U(12,                                                                                        \
+                                                         related) ", " U(13,                                                                        \
+                                                                         fence) ", " U(14,                                                          \
+                                                                                       step) ","                                                    \
+                                                                                             " " U(15, step_index) ", " U(16, operation) ", " U(    \
+                                                                                                 17,                                                \
+                                                                                                 worker) ", " U(18,                                 \
+                                                                                                                lease_ms) ", " U(19,                \
+                                                                                                                                 attempt_ms)
+
 const struct stmt stmts[STMT_COUNT] = {
     /* clang-format off */
     /* Key, saga and first lease, each FROM what the one before it inserted. `(.. IN ..) IS TRUE`
@@ -100,10 +149,7 @@ const struct stmt stmts[STMT_COUNT] = {
           OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY,
           OID_INT8_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY,
           OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT },
-        "WITH u AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
-        " $12, $13, $14, $15, $16, $17, $18, $19) AS u (shard, uid, namespace, definition, saga_id,"
-        " run, input_digest, revision, input, labels, deadline_ms, related, fence, step, step_index,"
-        " operation, worker, lease_ms, attempt_ms)),"
+        "WITH u AS MATERIALIZED (SELECT " START_ROWS "),"
         " k AS (INSERT INTO saga_key (shard, namespace, definition, saga_id, saga_uid, run,"
         " input_digest) SELECT u.shard, u.namespace, u.definition, u.saga_id, u.uid, u.run,"
         " u.input_digest FROM u ON CONFLICT DO NOTHING RETURNING saga_uid),"
@@ -122,32 +168,32 @@ const struct stmt stmts[STMT_COUNT] = {
     [STMT_GRANT] = { "grant", 11,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, GRANT_PARAMS },
         "INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("u")
-        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS u (shard, uid, " GRANT_NAMES ")"
+        " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " GRANT_ROWS_FROM_3 ") AS u"
         " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
 
     [STMT_FINISH] = { "finish", 9, { FINISH_PARAMS },
         "UPDATE journal e" FINISH_SET
-        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9) AS u (" FINISH_NAMES ")" FINISH_WHERE
+        " FROM (SELECT " FINISH_ROWS ") AS u" FINISH_WHERE
         " RETURNING e.saga_uid, e.seq, now()" },
 
     /* The next lease comes FROM the entry that was finished. Returns the new position. */
     [STMT_FINISH_GRANT] = { "finish_grant", 18, { FINISH_PARAMS, GRANT_PARAMS },
         "WITH f AS (UPDATE journal e" FINISH_SET
-        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-        " $18) AS u (" FINISH_NAMES ", " GRANT_NAMES ")" FINISH_WHERE
+        " FROM (SELECT " FINISH_ROWS ", " GRANT_ROWS_FROM_10 ") AS u" FINISH_WHERE
         " RETURNING u.shard, u.uid, u.grant_seq, u.fence, u.step, u.step_index, u.operation, u.try,"
         " u.worker, u.lease_ms, u.attempt_ms)"
         " INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("f") " FROM f"
         " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
 
     /* The end needs no entry: whoever finds the row in another state gets nothing back. */
-    [STMT_FINISH_END] = { "finish_end", 21, { FINISH_PARAMS, ROW_PARAMS },
+    [STMT_FINISH_END] = { "finish_end", 11, { FINISH_PARAMS, OID_TEXT_ARRAY, OID_TEXT_ARRAY },
         "WITH f AS (UPDATE journal e" FINISH_SET
-        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-        " $18, $19, $20, $21) AS u (" FINISH_NAMES ", " ROW_NAMES ")" FINISH_WHERE
-        " RETURNING u.shard, u.uid, u.seq, u.state_from, u.phase_from, u.state, u.phase, u.doubt,"
-        " u.park_reason, u.park_step, u.park_step_index, u.park_code, u.park_message, u.ends, u.changes),"
-        " g AS (UPDATE saga s" ROW_SET("f") " FROM f" ROW_WHERE("f") ROW_RETURNING ", f.ends, f.seq),"
+        " FROM (SELECT " FINISH_ROWS ", " U(10, state_from) ", " U(11, state) ") AS u" FINISH_WHERE
+        " RETURNING u.shard, u.uid, u.seq, u.state_from, u.state),"
+        " g AS (UPDATE saga s SET state = f.state, phase = f.state, updated_at = now(),"
+        " ended_at = now() FROM f WHERE s.shard = f.shard AND s.saga_uid = f.uid"
+        " AND s.state = f.state_from AND s.phase = f.state_from"
+        ROW_RETURNING ", true AS ends, f.seq),"
         " k AS (" KEY_END ")"
         " SELECT g.saga_uid, g.seq, now() FROM g" },
 
@@ -155,10 +201,8 @@ const struct stmt stmts[STMT_COUNT] = {
      * finishes, inserts its first entry against the key, and only then, FROM that, the further
      * entries, the outcome and the row. All of it or nothing. */
     [STMT_PHASE] = { "phase", 40, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS },
-        "WITH u AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
-        " $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) AS u (" FINISH_NAMES ", " ROW_NAMES ")),"
-        " e AS MATERIALIZED (SELECT * FROM unnest($22, $23, $24, $25, $26, $27, $28, $29, $30, $31,"
-        " $32, $33, $34, $35, $36, $37, $38, $39, $40) AS e (" ENTRY_NAMES ")),"
+        "WITH u AS MATERIALIZED (SELECT " FINISH_ROWS ", " ROW_ROWS "),"
+        " e AS MATERIALIZED (SELECT " ENTRY_ROWS "),"
         " s AS MATERIALIZED (SELECT u.* FROM u JOIN saga s ON s.shard = u.shard"
         " AND s.saga_uid = u.uid WHERE s.state = u.state_from AND s.phase = u.phase_from"
         " FOR UPDATE OF s),"
@@ -180,7 +224,8 @@ const struct stmt stmts[STMT_COUNT] = {
     [STMT_EXTEND] = { "extend", 4,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY },
         "UPDATE journal e SET lease_until = least(now() + u.lease_ms * interval '1 millisecond',"
-        " e.attempt_until) FROM unnest($1, $2, $3, $4) AS u (shard, uid, seq, lease_ms)"
+        " e.attempt_until) FROM (SELECT " U(1, shard) ", " U(2, uid) ", " U(3, seq) ", "
+        U(4, lease_ms) ") AS u"
         " WHERE e.shard = u.shard AND e.saga_uid = u.uid AND e.seq = u.seq AND e.outcome IS NULL"
         " RETURNING e.saga_uid, e.seq, now()" },
 
@@ -261,7 +306,7 @@ static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
 /* A page of sagas. The index saga_list holds each (namespace, definition, state) in order of time:
  * the first rows of each are taken, then the first of those. */
 #define LIST_BY_TIME(compare, order)                                                               \
-    "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea"                                    \
+    "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea, s.park_step"                       \
     " FROM definition d CROSS JOIN unnest($3) AS t (state)"                                        \
     " CROSS JOIN LATERAL (SELECT * FROM saga c WHERE c.namespace = d.namespace"                    \
     " AND c.definition = d.name AND c.state = t.state AND (c.started_at, c.saga_uid) " compare     \
@@ -270,7 +315,7 @@ static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
     " ORDER BY s.started_at " order ", s.saga_uid " order " LIMIT $6"
 /* The same for a range of saga ids (one id, or a prefix): the index saga_by_id. */
 #define LIST_BY_ID(compare, order)                                                                 \
-    "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea"                                    \
+    "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea, s.park_step"                       \
     " FROM (SELECT DISTINCT namespace FROM definition WHERE $1 IS NULL OR namespace = $1) d"       \
     " CROSS JOIN LATERAL (SELECT * FROM saga c WHERE c.namespace = d.namespace"                    \
     " AND c.saga_id >= $7 AND c.saga_id < $8 AND ($2 IS NULL OR c.definition = $2)"                \

@@ -23,6 +23,7 @@ void store_saga_done(struct store_saga *saga)
     for (size_t i = 0; i < saga->entry_count; i++)
         journal_entry_done(&saga->entries[i]);
     mem_free(saga->entries);
+    mem_free(saga->park_step);
     *saga = (struct store_saga){ 0 };
 }
 

@@ -52,6 +52,7 @@ struct store_saga { /* a loaded saga; contents owned until consumed by saga_repl
     struct saga_row row;
     struct journal_entry *entries;
     size_t entry_count;
+    char *park_step; /* lists, which come without the definition: its name; NULL: none */
 };
 void store_saga_done(struct store_saga *saga);
 

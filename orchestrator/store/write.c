@@ -285,7 +285,8 @@ static void put(struct params *params, const struct write *write)
         break;
     case STMT_FINISH_END:
         put_finish(params, op, &write->uid);
-        put_row(params, op);
+        params_text(params, saga_state_name(op->transition->state_from));
+        params_text(params, saga_state_name(saga_row(op->saga)->state));
         break;
     case STMT_LATE:
         put_late(params, op, &write->uid);

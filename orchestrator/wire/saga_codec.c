@@ -169,13 +169,15 @@ static int fill_from_row(struct arena *arena, const struct saga_row *row,
     return rc;
 }
 
-int saga_row_to_message(struct arena *arena, const struct saga_row *row, Saga__V1__Saga **ret,
-                        struct err *err)
+int saga_row_to_message(struct arena *arena, const struct saga_row *row, char *park_step,
+                        Saga__V1__Saga **ret, struct err *err)
 {
     Saga__V1__Saga *message = message_new(arena, &saga__v1__saga__descriptor);
     if (!message)
         return err_set(err, ERR_NOMEM, "saga");
     int rc = fill_from_row(arena, row, NULL, message, err);
+    if (!rc && message->park)
+        message->park->step = text(park_step);
     if (!rc)
         *ret = message;
     return rc;

@@ -182,7 +182,9 @@ static void test_a_parked_saga_says_why_in_which_phase_and_since_when(void **sta
     /* the row alone: as in lists */
     Saga__V1__Saga *listed = NULL;
     struct err err;
-    ASSERT_OK(saga_row_to_message(&arena, saga_row(world.saga), &listed, &err), &err);
+    char step[] = "a";
+    ASSERT_OK(saga_row_to_message(&arena, saga_row(world.saga), step, &listed, &err), &err);
+    assert_string_equal(listed->park->step, "a");
     assert_int_equal(listed->state, saga->state);
     assert_int_equal(listed->park->reason, saga->park->reason);
     assert_string_equal(listed->uid, saga->uid);
