@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/uuid.h"
 #include "core/limits.h"
+#include "ctl/names.h"
 #include "ctl/screen.h"
 #include "wire/json.h"
 
@@ -138,6 +139,19 @@ int ctl_print_text(const struct buf *text)
         return CTL_EXIT_FAILED;
     }
     return 0;
+}
+
+int ctl_print_saga(const struct ctl *ctl, const char *done, const Saga__V1__Saga *saga)
+{
+    if (ctl->json)
+        return ctl_print_message(&saga->base);
+    CLEANUP(buf_done) struct buf text = { 0 };
+    buf_printf(&text, "%s: ", done);
+    screen_text(&text, saga->definition);
+    buf_text(&text, " ");
+    screen_text(&text, saga->saga_id);
+    buf_printf(&text, " (run %d) is %s\n", saga->run, name_saga_state(saga->state));
+    return ctl_print_text(&text);
 }
 
 int ctl_print_message(const ProtobufCMessage *message)

@@ -45,6 +45,9 @@ int ctl_print_error(const struct err *err);
 /* Text or JSON to stdout. 0, or the exit code when it could not be written whole. */
 int ctl_print_text(const struct buf *text);
 int ctl_print_message(const ProtobufCMessage *message);
+/* What a verb did to a saga: the message with -o json, else "cancelled: settlement S-1 (run 1) is
+ * COMPENSATING". */
+int ctl_print_saga(const struct ctl *ctl, const char *done, const Saga__V1__Saga *saga);
 int ctl_print_json(json_t *value); /* consumed */
 /* Appends each element of list `name` of one page to `all`, an array. */
 MUST_USE int ctl_add_page(json_t *all, const ProtobufCMessage *page, const char *name,

@@ -1,6 +1,5 @@
 /* sagactl retry: a step again, now. */
 #include "ctl/ctl.h"
-#include "ctl/names.h"
 #include "ctl/verbs.h"
 
 #include <saga/v1/operator.pb-c.h>
@@ -34,15 +33,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
                   &saga__v1__saga__descriptor, &saga);
     if (rc != 0)
         return rc;
-    if (ctl->json)
-        return ctl_print_message(&saga->base);
-    CLEANUP(buf_done) struct buf text = { 0 };
-    buf_text(&text, "tried again: ");
-    screen_text(&text, saga->definition);
-    buf_text(&text, " ");
-    screen_text(&text, saga->saga_id);
-    buf_printf(&text, " (run %d) is %s\n", saga->run, name_saga_state(saga->state));
-    return ctl_print_text(&text);
+    return ctl_print_saga(ctl, "tried again", saga);
 }
 
 const struct ctl_verb verb_retry = {
