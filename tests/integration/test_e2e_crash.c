@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 enum { SOON = 10000, ALL_MS = 60000, STEPS = 3, HEALTH_MAX = 2000 };
@@ -170,7 +171,7 @@ static void test_p8_a_session_that_locks_rows_in_another_order_costs_nothing(voi
 
 struct health {
     pthread_t thread;
-    volatile bool stop; /* one writer, one reader; read again at the join */
+    atomic_bool stop;
     int64_t worst[HEALTH_MAX];
     size_t count;
     int failures;
@@ -179,7 +180,7 @@ struct health {
 static void *ask_health(void *ctx)
 {
     struct health *health = ctx;
-    while (!health->stop && health->count < HEALTH_MAX) {
+    while (!atomic_load(&health->stop) && health->count < HEALTH_MAX) {
         int64_t from = clock_mono_ms(&clock_system);
         if (rig_health(rig.address, 5000) != 1)
             health->failures++;
@@ -197,7 +198,7 @@ static int compare_times(const void *a, const void *b)
 
 static void health_end(struct health *health)
 {
-    health->stop = true;
+    atomic_store(&health->stop, true);
     assert_int_equal(pthread_join(health->thread, NULL), 0);
     assert_int_equal(health->failures, 0);
     qsort(health->worst, health->count, sizeof health->worst[0], compare_times);
