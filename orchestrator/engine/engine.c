@@ -14,6 +14,7 @@
 enum {
     STOP_LIMIT_MS = 5000, /* at the stop: how long the batch in flight is waited for */
     POLL_MAX_MS = 1000,
+    GATHER_MAX_MS = 20, /* events wait for the batch in flight, but no longer than this */
 };
 
 #define COUNTER(field, text)                                                                       \
@@ -125,7 +126,6 @@ static void take_completions(struct engine *engine)
         complete_op(engine, op);
         op = next;
     }
-    workers_flush(engine);
 }
 
 static void take_timers(struct engine *engine)
@@ -187,13 +187,15 @@ int64_t engine_turn(struct engine *engine)
     engine->store->ops->process(engine->store, engine->now_mono);
     take_completions(engine);
     uint64_t generation = engine->store->ops->generation(engine->store);
-    if (generation && generation != engine->generation)
+    if (generation && generation != engine->generation) {
+        workers_flush(engine); /* of the copies that die now */
         connection_is_new(engine, generation);
+    }
     events_take(engine);
     take_timers(engine);
     if (may_submit(engine))
         submit_batch(engine);
-    workers_flush(engine); /* what needed no commit: it was durable before */
+    workers_flush(engine); /* while the next batch is on its way: all of this is durable */
     return wake_at(engine);
 }
 
@@ -236,6 +238,20 @@ static void end_all(struct engine *engine)
     engine->key_loads_last = &engine->key_loads;
 }
 
+/* While a batch is in flight its end is what is waited for: events could do no more than wait for
+ * it, and waking up for each of them costs more than it brings. */
+static void wait_for_work(struct engine *engine, int64_t wait_ms)
+{
+    short events = 0;
+    int store_fd = engine->store->ops->poll_fd(engine->store, &events);
+    struct pollfd fds[2] = { { .fd = store_fd, .events = events },
+                             { .fd = engine->mailbox.fd, .events = POLLIN } };
+    bool gathers = store_fd >= 0 && engine->store->ops->busy(engine->store);
+    int64_t limit = gathers ? GATHER_MAX_MS : POLL_MAX_MS;
+    int timeout = (int)(wait_ms < 0 ? 0 : wait_ms > limit ? limit : wait_ms);
+    (void)poll(fds, gathers ? 1 : 2, timeout); /* EINTR: the next turn looks anyway */
+}
+
 void engine_run(struct engine *engine)
 {
     int64_t stop_at = INT64_MAX;
@@ -247,14 +263,7 @@ void engine_run(struct engine *engine)
             if (!engine->store->ops->busy(engine->store) || engine->now_mono >= stop_at)
                 break;
         }
-        int64_t wait = wake - engine->now_mono;
-        if (wait > POLL_MAX_MS)
-            wait = POLL_MAX_MS;
-        short events = 0;
-        struct pollfd fds[2] = { { .fd = engine->mailbox.fd, .events = POLLIN } };
-        fds[1].fd = engine->store->ops->poll_fd(engine->store, &events);
-        fds[1].events = events;
-        (void)poll(fds, 2, wait < 0 ? 0 : (int)wait); /* EINTR: the next turn looks anyway */
+        wait_for_work(engine, wake - engine->now_mono);
     }
     take_completions(engine);
     events_take(engine); /* what was posted while the stop was being read */

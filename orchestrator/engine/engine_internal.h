@@ -137,8 +137,8 @@ struct link_session { /* what worker_link.session points to */
     size_t ack_count, ack_capacity;
     struct engine_lease_extended *extended;
     size_t extended_count, extended_capacity;
-    struct lease_task {
-        struct slot *slot;
+    struct lease_task { /* by uid: the copy may be gone when it is its turn */
+        struct uuid uid;
         int64_t seq;
     } * tasks;
     size_t task_count, task_capacity;

@@ -52,7 +52,7 @@ void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
         lease_end_queue(engine, slot, seq, OUTCOME_RELEASED);
         return;
     }
-    session->tasks[session->task_count++] = (struct lease_task){ slot, seq };
+    session->tasks[session->task_count++] = (struct lease_task){ slot->uid, seq };
     flush_later(engine, session);
 }
 
@@ -69,32 +69,54 @@ void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum
 
 enum { TASKS_PER_MESSAGE = 64 };
 
+/* The task never left: its lease is given back, if it is still there. */
+static void task_unsent(struct engine *engine, const struct lease_task *lease)
+{
+    struct slot *slot = slot_find(engine, &lease->uid);
+    if (slot)
+        lease_end_queue(engine, slot, lease->seq, OUTCOME_RELEASED);
+}
+
+/* False: there is nothing to send for it. */
+static bool task_fill(struct engine *engine, const struct lease_task *lease,
+                      struct engine_task *task, char key[IDEMPOTENCY_KEY_SIZE])
+{
+    const struct slot *slot = slot_find(engine, &lease->uid);
+    const struct journal_entry *entry =
+        slot && slot->saga ? saga_entry(slot->saga, lease->seq) : NULL;
+    if (!entry || entry->kind != ENTRY_LEASE || entry->outcome != OUTCOME_NONE)
+        return false;
+    const struct saga_row *row = saga_row(slot->saga);
+    int64_t now = engine_db_now(engine);
+    task->saga = slot->saga;
+    saga_task_view(slot->saga, lease->seq, &task->view);
+    task->lease_ms = entry->lease_until_ms - now;
+    task->attempt_ms = entry->attempt_until_ms - now;
+    task->idempotency_key = key;
+    return idempotency_key(row->namespace_, row->definition, row->saga_id, row->run,
+                           task->view.step->name, entry->operation, key) == 0;
+}
+
 static void tasks_send(struct engine *engine, struct link_session *session,
                        const struct lease_task *leases, size_t count)
 {
     struct engine_task tasks[TASKS_PER_MESSAGE];
     char keys[TASKS_PER_MESSAGE][IDEMPOTENCY_KEY_SIZE];
-    bool usable = true;
-    int64_t now = engine_db_now(engine);
+    size_t usable = 0;
     for (size_t i = 0; i < count; i++) {
-        struct engine_task *task = &tasks[i];
-        const struct saga *saga = leases[i].slot->saga;
-        const struct saga_row *row = saga_row(saga);
-        task->saga = saga;
-        saga_task_view(saga, leases[i].seq, &task->view);
-        task->lease_ms = task->view.lease->lease_until_ms - now;
-        task->attempt_ms = task->view.lease->attempt_until_ms - now;
-        task->idempotency_key = keys[i];
-        if (idempotency_key(row->namespace_, row->definition, row->saga_id, row->run,
-                            task->view.step->name, task->view.lease->operation, keys[i]))
-            usable = false;
+        if (task_fill(engine, &leases[i], &tasks[usable], keys[usable]))
+            usable++;
+        else
+            task_unsent(engine, &leases[i]);
     }
-    if (usable && session->link->ops->tasks(session->link, tasks, count)) {
-        COUNT(engine, tasks_sent, (long long)count);
+    if (!usable)
+        return;
+    if (session->link->ops->tasks(session->link, tasks, usable)) {
+        COUNT(engine, tasks_sent, (long long)usable);
         return;
     }
-    for (size_t i = 0; i < count; i++) /* never left */
-        lease_end_queue(engine, leases[i].slot, leases[i].seq, OUTCOME_RELEASED);
+    for (size_t i = 0; i < count; i++)
+        task_unsent(engine, &leases[i]);
 }
 
 void workers_flush(struct engine *engine)
@@ -104,17 +126,18 @@ void workers_flush(struct engine *engine)
         engine->to_flush = session->next_flush;
         session->to_flush = false;
         struct worker_link *link = session->link;
-        for (size_t at = 0; at < session->ack_count; at += ACKS_PER_MESSAGE) {
-            size_t left = session->ack_count - at;
-            link->ops->acks(link, session->acks + at,
-                            left < ACKS_PER_MESSAGE ? left : ACKS_PER_MESSAGE);
-        }
-        if (session->extended_count)
-            link->ops->extended(link, session->extended, session->extended_count);
+        /* Tasks first: somebody waits for them. */
         for (size_t at = 0; at < session->task_count; at += TASKS_PER_MESSAGE) {
             size_t left = session->task_count - at;
             tasks_send(engine, session, session->tasks + at,
                        left < TASKS_PER_MESSAGE ? left : TASKS_PER_MESSAGE);
+        }
+        if (session->extended_count)
+            link->ops->extended(link, session->extended, session->extended_count);
+        for (size_t at = 0; at < session->ack_count; at += ACKS_PER_MESSAGE) {
+            size_t left = session->ack_count - at;
+            link->ops->acks(link, session->acks + at,
+                            left < ACKS_PER_MESSAGE ? left : ACKS_PER_MESSAGE);
         }
         session->ack_count = session->extended_count = session->task_count = 0;
         if (session->session && !session->session->blocked && !link->ops->has_room(link))
@@ -162,7 +185,7 @@ static void session_end(struct engine *engine, struct link_session *session)
         }
     }
     for (size_t i = 0; i < session->task_count; i++)
-        lease_end_queue(engine, session->tasks[i].slot, session->tasks[i].seq, OUTCOME_RELEASED);
+        task_unsent(engine, &session->tasks[i]);
     session->task_count = 0;
     session->session = NULL;
     COUNT(engine, workers_connected, -1);

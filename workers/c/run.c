@@ -264,7 +264,9 @@ static void pump(struct saga_worker *worker)
     case TRANSPORT_MESSAGE:
         pthread_mutex_lock(&session->lock);
         rc = session_receive(session, received.data, received.size, since_ms, now_ms(worker), &err);
-        if (session->counts[TASK_QUEUED] > 0)
+        if (session->counts[TASK_QUEUED] == 1)
+            pthread_cond_signal(&worker->work);
+        else if (session->counts[TASK_QUEUED] > 1)
             pthread_cond_broadcast(&worker->work);
         pthread_mutex_unlock(&session->lock);
         mem_free(received.data);
