@@ -149,7 +149,7 @@ static void extend_ok(struct engine *engine, struct flight *flight)
     saga_extended(slot->saga, flight->op.seq, flight->op.now_ms);
     slot->state = SLOT_IDLE;
     const struct journal_entry *entry = saga_entry(slot->saga, flight->op.seq);
-    int64_t left = entry->lease_until_ms - engine_db_now(engine);
+    int64_t left = entry->lease_until_ms - engine_db_now_at_most(engine);
     COUNT(engine, leases_extended, 1);
     work_answer(engine, slot, flight->work, VERDICT_ACCEPTED, left > 0 ? left : 0);
     slot_settle(engine, slot);
@@ -375,15 +375,19 @@ static void complete_write(struct engine *engine, struct flight *flight)
     }
 }
 
-/* The transaction that said `now_ms` began after it was submitted and before this moment. Of what
- * that leaves possible the least is taken: nothing may happen before the database's clock says so,
- * however long the transaction had to wait. (1: both clocks are cut to milliseconds.) */
+/* The transaction that said `now_ms` began after it was submitted and before this moment, however
+ * long it had to wait in between: that bounds the difference of the clocks from both sides. Bounds
+ * learned before stay while they are the closer ones and contradict nothing. (2 and 1: clocks, and
+ * the journal's times that they are compared with, are cut to milliseconds.) */
 static void learn_db_clock(struct engine *engine, int64_t now_ms)
 {
-    int64_t least = now_ms - clock_mono_ms(engine->options.clock) - 1;
-    int64_t most = now_ms - engine->submitted_at;
-    if (!engine->db_offset_known || engine->db_offset_ms < least || engine->db_offset_ms > most)
+    int64_t least = now_ms - clock_mono_ms(engine->options.clock) - 2;
+    int64_t most = now_ms - engine->submitted_at + 1;
+    bool known = engine->db_offset_known;
+    if (!known || engine->db_offset_ms < least || engine->db_offset_ms > most)
         engine->db_offset_ms = least;
+    if (!known || engine->db_offset_most_ms > most || engine->db_offset_most_ms < least)
+        engine->db_offset_most_ms = most;
     engine->db_offset_known = true;
 }
 

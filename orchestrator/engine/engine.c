@@ -73,7 +73,9 @@ int engine_new(const struct engine_options *options, struct engine **ret, struct
     engine->definitions_last = &engine->definitions_to_load;
     engine->batch_last = &engine->batch;
     engine->now_mono = clock_mono_ms(options->clock);
-    engine->db_offset_ms = clock_wall_ms(options->clock) - engine->now_mono; /* until it is asked */
+    /* until it is asked */
+    engine->db_offset_ms = clock_wall_ms(options->clock) - engine->now_mono;
+    engine->db_offset_most_ms = engine->db_offset_ms;
     *ret = engine;
     return 0;
 }

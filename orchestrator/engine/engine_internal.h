@@ -158,8 +158,9 @@ struct engine {
     bool stopping;
     struct engine_event *stop_event;
 
-    uint64_t generation;  /* of the store, that the copies belong to */
-    int64_t db_offset_ms; /* database clock - monotonic clock */
+    uint64_t generation;       /* of the store, that the copies belong to */
+    int64_t db_offset_ms;      /* database clock - monotonic clock: at least */
+    int64_t db_offset_most_ms; /* at most */
     bool db_offset_known;
     int64_t grace_until;  /* monotonic; nothing expires before */
     int64_t submitted_at; /* monotonic time of the batch in flight */
@@ -208,7 +209,10 @@ void slot_free(struct engine *engine, struct slot *slot);
 void slot_lease_granted(struct engine *engine, struct slot *slot, int64_t seq);
 void slot_lease_ended(struct engine *engine, struct slot *slot, int64_t seq);
 void slot_take_ready(struct engine *engine, struct slot *slot);
+/* The database's clock. Nothing may happen before its time: at least. A worker must not think its
+ * lease longer than it is: at most. */
 int64_t engine_db_now(const struct engine *engine);
+int64_t engine_db_now_at_most(const struct engine *engine);
 bool engine_expiry_allowed(const struct engine *engine);
 
 /* step.c */

@@ -11,6 +11,11 @@ int64_t engine_db_now(const struct engine *engine)
     return engine->now_mono + engine->db_offset_ms;
 }
 
+int64_t engine_db_now_at_most(const struct engine *engine)
+{
+    return clock_mono_ms(engine->options.clock) + engine->db_offset_most_ms;
+}
+
 bool engine_expiry_allowed(const struct engine *engine)
 {
     return engine->now_mono >= engine->grace_until;

@@ -87,7 +87,7 @@ static bool task_fill(struct engine *engine, const struct lease_task *lease,
     if (!entry || entry->kind != ENTRY_LEASE || entry->outcome != OUTCOME_NONE)
         return false;
     const struct saga_row *row = saga_row(slot->saga);
-    int64_t now = engine_db_now(engine);
+    int64_t now = engine_db_now_at_most(engine);
     task->saga = slot->saga;
     saga_task_view(slot->saga, lease->seq, &task->view);
     task->lease_ms = entry->lease_until_ms - now;
@@ -119,29 +119,34 @@ static void tasks_send(struct engine *engine, struct link_session *session,
         task_unsent(engine, &leases[i]);
 }
 
+/* Tasks first: somebody waits for them. */
+static void session_flush(struct engine *engine, struct link_session *session)
+{
+    struct worker_link *link = session->link;
+    for (size_t at = 0; at < session->task_count; at += TASKS_PER_MESSAGE) {
+        size_t left = session->task_count - at;
+        tasks_send(engine, session, session->tasks + at,
+                   left < TASKS_PER_MESSAGE ? left : TASKS_PER_MESSAGE);
+    }
+    if (session->extended_count)
+        link->ops->extended(link, session->extended, session->extended_count);
+    for (size_t at = 0; at < session->ack_count; at += ACKS_PER_MESSAGE) {
+        size_t left = session->ack_count - at;
+        link->ops->acks(link, session->acks + at,
+                        left < ACKS_PER_MESSAGE ? left : ACKS_PER_MESSAGE);
+    }
+    session->ack_count = session->extended_count = session->task_count = 0;
+    if (session->session && !session->session->blocked && !link->ops->has_room(link))
+        dispatch_session_block(session->session, true);
+}
+
 void workers_flush(struct engine *engine)
 {
     while (engine->to_flush) {
         struct link_session *session = engine->to_flush;
         engine->to_flush = session->next_flush;
         session->to_flush = false;
-        struct worker_link *link = session->link;
-        /* Tasks first: somebody waits for them. */
-        for (size_t at = 0; at < session->task_count; at += TASKS_PER_MESSAGE) {
-            size_t left = session->task_count - at;
-            tasks_send(engine, session, session->tasks + at,
-                       left < TASKS_PER_MESSAGE ? left : TASKS_PER_MESSAGE);
-        }
-        if (session->extended_count)
-            link->ops->extended(link, session->extended, session->extended_count);
-        for (size_t at = 0; at < session->ack_count; at += ACKS_PER_MESSAGE) {
-            size_t left = session->ack_count - at;
-            link->ops->acks(link, session->acks + at,
-                            left < ACKS_PER_MESSAGE ? left : ACKS_PER_MESSAGE);
-        }
-        session->ack_count = session->extended_count = session->task_count = 0;
-        if (session->session && !session->session->blocked && !link->ops->has_room(link))
-            dispatch_session_block(session->session, true);
+        session_flush(engine, session);
     }
 }
 
@@ -402,6 +407,9 @@ void workers_event(struct engine *engine, struct engine_worker_event *event)
         else if (event->kind == WORKER_ROOM)
             dispatch_session_block(session->session, false);
     }
+    if (event->kind ==
+        WORKER_ROOM) /* when it is done, all that was gathered before has been said */
+        session_flush(engine, session);
     if (event->kind == WORKER_REPORT || event->kind == WORKER_EXTEND ||
         event->kind == WORKER_RELEASE)
         queue_all(engine, event); /* a report counts, whatever became of its stream */

@@ -11,7 +11,8 @@
 /* BASIC or FULL view. `waiting.workers_connected` stays 0: only the engine knows it. */
 MUST_USE int saga_to_message(struct arena *arena, const struct saga *saga, bool full,
                              int64_t now_ms, Saga__V1__Saga **ret, struct err *err);
-/* BASIC view without `cause`, which is in the journal. park_step: its name, borrowed; NULL: none. */
+/* BASIC view without `cause`, which is in the journal. park_step: its name, borrowed; NULL: none.
+ */
 MUST_USE int saga_row_to_message(struct arena *arena, const struct saga_row *row, char *park_step,
                                  Saga__V1__Saga **ret, struct err *err);
 /* The definition gives the step's name. */

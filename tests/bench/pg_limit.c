@@ -6,7 +6,8 @@
  * nothing of the product and must not change with it.
  *
  *   pg_limit --database CONNINFO [--seconds N]    {"pg_limit_sagas_per_s": N, ...}
- *   pg_limit --database CONNINFO --commit         {"commit_ms": N}: p50 of a one-row commit
+ *   pg_limit --database CONNINFO --commit         {"commit_ms": N}: p50 of a one-row commit; with
+ *            --seconds N: of 100 a second, for N seconds, beside whatever else runs
  */
 #include "base/buf.h"
 #include "base/clock.h"
@@ -28,6 +29,7 @@ enum {
     CONNECTIONS_MAX = 2,
     WARM_UP_MS = 1000,
     COMMITS = 1000,
+    COMMITS_PER_S = 100,
     INPUT_BYTES = 100,
     OUTPUT_BYTES = 10,
     DIGEST_BYTES = 32,
@@ -374,10 +376,12 @@ static int double_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static double commit_p50_ms(const char *conninfo)
+/* 1,000 commits one after the other, or for some seconds one each 10 ms, beside another load. */
+static double commit_p50_ms(const char *conninfo, long seconds)
 {
+    int commits = seconds > 0 ? (int)seconds * COMMITS_PER_S : COMMITS;
     static const Oid types[] = { OID_INT8 };
-    double *times_ms = mem_calloc(COMMITS, sizeof(*times_ms));
+    double *times_ms = mem_calloc((size_t)commits, sizeof(*times_ms));
     if (!times_ms)
         give_up("commit", "out of memory");
     PGconn *conn = connect_or_exit(conninfo);
@@ -387,8 +391,10 @@ static double commit_p50_ms(const char *conninfo)
         PQprepare(conn, "one", "INSERT INTO yardstick.one_row VALUES ($1)", 1, types);
     require(prepared, PGRES_COMMAND_OK, "prepare");
     PQclear(prepared);
-    for (int i = 0; i < COMMITS; i++) {
-        struct timespec from, to;
+    for (int i = 0; i < commits; i++) {
+        struct timespec from, to, pause = { .tv_nsec = 1000000000 / COMMITS_PER_S };
+        if (seconds > 0)
+            (void)nanosleep(&pause, NULL); /* a signal ends the program */
         char number[16];
         const char *values[] = { number };
         (void)snprintf(number, sizeof(number), "%d", i); /* fits */
@@ -402,8 +408,8 @@ static double commit_p50_ms(const char *conninfo)
     }
     exec_ok(conn, "DROP SCHEMA yardstick CASCADE");
     PQfinish(conn);
-    qsort(times_ms, COMMITS, sizeof(*times_ms), double_compare);
-    double p50_ms = times_ms[COMMITS / 2];
+    qsort(times_ms, (size_t)commits, sizeof(*times_ms), double_compare);
+    double p50_ms = times_ms[commits / 2];
     mem_free(times_ms);
     return p50_ms;
 }
@@ -447,7 +453,7 @@ static void print_limit(const char *conninfo, int64_t seconds)
 int main(int argc, char **argv)
 {
     const char *conninfo = NULL;
-    long seconds = 5;
+    long seconds = 0;
     bool commits_only = false;
     for (int i = 1; i < argc; i++) {
         char *end = NULL;
@@ -459,14 +465,14 @@ int main(int argc, char **argv)
             seconds = strtol(argv[++i], &end, 10);
         else
             give_up("unknown argument", argv[i]);
-        if (seconds < 1 || seconds > 3600 || (end && *end))
+        if (end && (seconds < 1 || seconds > 3600 || *end))
             give_up("--seconds", "a whole number from 1 to 3600 is needed");
     }
     if (!conninfo)
-        give_up("usage", "pg_limit --database CONNINFO [--seconds N | --commit]");
+        give_up("usage", "pg_limit --database CONNINFO [--commit] [--seconds N]");
     if (commits_only)
-        (void)printf("{\"commit_ms\": %.3f}\n", commit_p50_ms(conninfo)); /* best effort */
+        (void)printf("{\"commit_ms\": %.3f}\n", commit_p50_ms(conninfo, seconds)); /* best effort */
     else
-        print_limit(conninfo, seconds);
+        print_limit(conninfo, seconds > 0 ? seconds : 5);
     return 0;
 }
