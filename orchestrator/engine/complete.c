@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -273,6 +274,7 @@ static void works_fail_all(struct engine *engine, struct slot *slot, const struc
 static void load_uid_done(struct engine *engine, struct flight *flight)
 {
     struct slot *slot = flight->slot;
+    assert(slot);
     if (flight->op.result == STORE_OK) {
         struct store_saga saga = flight->op.sagas[0];
         flight->op.saga_count = 0;
@@ -350,6 +352,7 @@ static void load_open_done(struct engine *engine, struct flight *flight)
 
 static void complete_write(struct engine *engine, struct flight *flight)
 {
+    assert(flight->slot);
     switch (flight->op.result) {
     case STORE_OK:
         if (flight->op.kind == STORE_EXTEND)

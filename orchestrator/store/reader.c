@@ -6,6 +6,7 @@
 #include "store/params.h"
 #include "store/sqlstate.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <string.h>
 
@@ -158,16 +159,19 @@ static int resolve(struct store_reader *reader, const struct store_ref *ref, str
     params_text(params, ref->saga_id);
     params_int4(params, ref->run);
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (execute(reader, &result, err) != 0)
-        return (int)err->code;
+    int rc = execute(reader, &result, err);
+    if (rc != 0)
+        return rc;
     if (PQntuples(result) == 0)
         return err_set(err, ERR_NOT_FOUND, "no saga \"%s\" of %s/%s", ref->saga_id, ref->namespace_,
                        ref->definition);
     struct columns columns = { .result = result, .table = "saga_key", .err = err };
     bool present;
     struct uuid uid = columns_uuid(&columns, &present);
-    if (columns.failed)
+    if (columns.failed) {
+        assert(err->code != ERR_OK);
         return (int)err->code;
+    }
     *ret = uid;
     return 0;
 }
@@ -225,7 +229,7 @@ static int get_content(struct store_reader *reader, struct get *get, struct err 
 static int get_run(struct store_reader *reader, void *ctx, struct err *err)
 {
     struct get *get = ctx;
-    struct uuid uid;
+    struct uuid uid = { { 0 } };
     store_saga_done(&get->saga); /* of a first try that broke */
     mem_free(TAKE(get->definition.data));
     if (command(reader, control_stmts[CONTROL_BEGIN_READ].sql, err) != 0 ||
