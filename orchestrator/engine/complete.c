@@ -40,7 +40,7 @@ void work_answer(struct engine *engine, struct slot *slot, struct engine_work *w
         verb_finish(engine, CONTAINER(work, struct engine_verb, work));
         return;
     case WORK_LEASE_END:
-        mem_free(CONTAINER(work, struct lease_end, work));
+        lease_end_free(CONTAINER(work, struct lease_end, work));
         return;
     }
 }
@@ -68,7 +68,7 @@ void work_fail(struct engine *engine, struct engine_work *work, const struct err
         return;
     }
     case WORK_LEASE_END:
-        mem_free(CONTAINER(work, struct lease_end, work));
+        lease_end_free(CONTAINER(work, struct lease_end, work));
         return;
     }
 }
@@ -167,33 +167,36 @@ static void credit_back(struct flight *flight)
 }
 
 /* The grant may be durable, but its task never left: once the saga is loaded again, that lease is
- * given back if it is there. Only while the stream that it was meant for is still ours: then nobody
- * else can have granted to that worker. */
-static void unsent_release(struct engine *engine, struct flight *flight)
+ * given back if it is there. Before anything else is asked of the fresh copy: if it is not there, a
+ * later grant may take the same position, and that one is sent. And only while the stream that it
+ * was meant for is still ours: then nobody else can have granted to that worker. */
+static struct engine_work *unsent_release(struct flight *flight)
 {
     const struct transition *t = &flight->transition;
     if (!flight->session)
-        return;
+        return NULL;
     for (size_t i = 0; t->append_seq && i < t->append_count; i++) {
-        int64_t seq = t->append_seq + (int64_t)i;
-        const struct journal_entry *entry = saga_entry(flight->slot->saga, seq);
-        if (entry->kind == ENTRY_LEASE)
-            lease_end_queue(engine, flight->slot, seq, OUTCOME_RELEASED);
+        const struct journal_entry *entry =
+            saga_entry(flight->slot->saga, t->append_seq + (int64_t)i);
+        if (entry->kind == ENTRY_LEASE) /* a transition grants one at most */
+            return lease_end_new(entry, OUTCOME_RELEASED);
     }
+    return NULL;
 }
 
 /* The copy is worthless; whatever it was asked is asked again of a fresh one. */
 static void decide_anew(struct engine *engine, struct flight *flight)
 {
     struct slot *slot = flight->slot;
-    if (flight->op.result == STORE_UNKNOWN)
-        unsent_release(engine, flight);
+    struct engine_work *unsent = flight->op.result == STORE_UNKNOWN ? unsent_release(flight) : NULL;
     credit_back(flight);
     slot_drop_copy(engine, slot);
     if (flight->op.kind == STORE_START)
         flight->work->kind = WORK_START_CHECK;
     if (flight->work)
         slot_queue_front(slot, flight->work);
+    if (unsent)
+        slot_queue_front(slot, unsent);
     slot_make_runnable(engine, slot);
 }
 

@@ -63,9 +63,13 @@ enum work_kind {
 
 struct lease_end { /* STREAM_LOST or RELEASED, found by the engine */
     struct engine_work work;
-    int64_t seq;
+    int64_t seq, fence;
+    char *worker; /* whose lease it must be; owned */
     enum outcome outcome;
 };
+/* NULL: memory; then the lease's time ends it. */
+struct engine_work *lease_end_new(const struct journal_entry *lease, enum outcome outcome);
+void lease_end_free(struct lease_end *end);
 
 struct lease { /* a live lease of a resident saga */
     struct dispatch_lease dispatch;
@@ -269,6 +273,8 @@ void workers_cancel_hints(struct engine *engine, struct slot *slot);
  * more tasks until it says something. */
 void workers_expired(struct slot *slot, int64_t seq);
 void workers_links_free(struct engine *engine);
+/* For the lease that the slot's copy holds at seq now. By the time it is applied the copy may be
+ * another one, with somebody else's lease at that position: then it is void. */
 void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome);
 
 #define COUNT(engine, name, n)                                                                     \

@@ -260,9 +260,13 @@ static enum stepped step_extend(struct engine *engine, struct slot *slot, struct
     return STEPPED_FLIGHT;
 }
 
-/* Was this lease ended by us for a reason that no longer holds? */
+/* Is that lease not there, or does the reason for its end no longer hold? */
 static bool lease_end_is_void(const struct slot *slot, const struct lease_end *end)
 {
+    const struct journal_entry *entry = saga_entry(slot->saga, end->seq);
+    if (!entry || entry->kind != ENTRY_LEASE || entry->fence != end->fence ||
+        strcmp(entry->worker, end->worker) != 0)
+        return true; /* another's, decided while our commit was in doubt */
     if (end->outcome != OUTCOME_STREAM_LOST)
         return false;
     for (const struct lease *lease = slot->leases; lease; lease = lease->next)

@@ -56,15 +56,32 @@ void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
     flush_later(engine, session);
 }
 
-void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome)
+struct engine_work *lease_end_new(const struct journal_entry *lease, enum outcome outcome)
 {
     struct lease_end *end = mem_calloc(1, sizeof *end);
-    if (!end)
-        return; /* its time ends it */
-    end->seq = seq;
+    if (!end || !(end->worker = mem_strdup(lease->worker))) {
+        mem_free(end);
+        return NULL;
+    }
+    end->seq = lease->seq;
+    end->fence = lease->fence;
     end->outcome = outcome;
     end->work.kind = WORK_LEASE_END;
-    slot_queue(engine, slot, &end->work);
+    return &end->work;
+}
+
+void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome)
+{
+    const struct journal_entry *entry = slot->saga ? saga_entry(slot->saga, seq) : NULL;
+    struct engine_work *work = entry ? lease_end_new(entry, outcome) : NULL;
+    if (work)
+        slot_queue(engine, slot, work);
+}
+
+void lease_end_free(struct lease_end *end)
+{
+    mem_free(end->worker);
+    mem_free(end);
 }
 
 enum { TASKS_PER_MESSAGE = 64 };
