@@ -223,6 +223,26 @@ static void test_loads_of_a_killed_session_can_be_repeated(void **state)
     store_op_done(&load);
 }
 
+/* A commit waits for a standby only once the checkpointer, too, has read the new setting, which no
+ * view tells: so tries until one does. */
+static void wait_until_commits_wait(void)
+{
+    PGconn *probe = fixture_connect(conninfo);
+    for (int tries = 0, waited = 0; waited < 20; tries++) {
+        assert_true(tries < 1000);
+        assert_int_equal(
+            PQsendQuery(probe, "SELECT pg_logical_emit_message(true, 'probe', 'a commit')"), 1);
+        for (waited = 0; waited < 20 && PQconsumeInput(probe) && PQisBusy(probe); waited++)
+            fixture_exec(other, "SELECT pg_sleep(0.01)");
+        if (waited == 20)
+            fixture_exec(other, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
+                                " WHERE wait_event = 'SyncRep'");
+        for (PGresult *result; (result = PQgetResult(probe));)
+            PQclear(result);
+    }
+    PQfinish(probe);
+}
+
 /* The wait for a standby is cancelled: durable here, nobody knows about there. */
 static void test_committed_locally_is_unknown(void **state)
 {
@@ -241,6 +261,7 @@ static void test_committed_locally_is_unknown(void **state)
         assert_true(i < 500);
         fixture_exec(other, "SELECT pg_sleep(0.01)");
     }
+    wait_until_commits_wait();
     struct copy copy;
     copy_new(&copy, "locally", "w/1");
     store->ops->submit(store, &copy.op);
