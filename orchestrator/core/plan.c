@@ -122,7 +122,7 @@ bool plan_limit_reached(const struct saga *saga)
 
 bool plan_task_is_too_large(const struct saga *saga)
 {
-    return (int64_t)saga->row.input.size + saga->output_bytes > LIMIT_TASK_BYTES;
+    return saga_task_bytes(saga) > LIMIT_TASK_BYTES;
 }
 
 enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,

@@ -168,6 +168,11 @@ void saga_task_view(const struct saga *saga, int64_t seq, struct task_view *ret)
         ret->action_done = saga_step_output(saga, step, &ret->action_output);
 }
 
+size_t saga_task_bytes(const struct saga *saga)
+{
+    return saga->row.input.size + (size_t)saga->output_bytes;
+}
+
 bool saga_step_output(const struct saga *saga, size_t step, struct bytes *ret)
 {
     const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);

@@ -185,6 +185,8 @@ struct task_view {
     struct bytes action_output;
 };
 void saga_task_view(const struct saga *saga, int64_t seq, struct task_view *ret);
+/* Payload bytes of a task of this saga: its input and the outputs so far. */
+size_t saga_task_bytes(const struct saga *saga);
 /* Output of a step whose action is done; false otherwise. */
 bool saga_step_output(const struct saga *saga, size_t step, struct bytes *ret);
 

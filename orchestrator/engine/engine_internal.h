@@ -20,6 +20,7 @@ enum {
     BLOCKED_MAX_MS = 30000,
     LOAD_CHUNK = 500,
     ACKS_PER_MESSAGE = 512,
+    GRANT_BYTES_MAX = 8 * 1024 * 1024, /* payload granted to one stream in one batch */
 };
 
 /* --- definitions --- */
@@ -146,6 +147,7 @@ struct link_session { /* what worker_link.session points to */
         int64_t seq;
     } * tasks;
     size_t task_count, task_capacity;
+    size_t granted_bytes; /* in the batch that is being filled */
     bool to_flush;
     struct link_session *next_flush;
     struct link_session *prev, *next; /* all */
@@ -266,6 +268,10 @@ void worker_work_answered(struct engine *engine, struct engine_work *work, enum 
  * task certainly never left and is given back. */
 void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
                    struct dispatch_session *session);
+/* A task of so many bytes is granted to it in this batch. Over the bound it gets no more until the
+ * next one: what one stream may have waiting stays bounded. */
+void workers_granting(struct engine *engine, struct dispatch_session *dispatch_session,
+                      size_t bytes);
 void workers_lost(struct engine *engine);
 void workers_flush(struct engine *engine);
 void workers_cancel_hints(struct engine *engine, struct slot *slot);

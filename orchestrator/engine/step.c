@@ -86,6 +86,7 @@ static void grant_try(struct engine *engine, struct slot *slot, struct flight *f
     }
     flight->reserved = subscription;
     flight->session = subscription->session;
+    workers_granting(engine, subscription->session, saga_task_bytes(slot->saga));
 }
 
 /* --- starts ----------------------------------------------------------------------------------- */

@@ -42,6 +42,17 @@ static void extended_add(struct engine *engine, struct link_session *session,
     flush_later(engine, session);
 }
 
+void workers_granting(struct engine *engine, struct dispatch_session *dispatch_session,
+                      size_t bytes)
+{
+    struct link_session *session = dispatch_session->owner;
+    session->granted_bytes += bytes;
+    if (session->granted_bytes < GRANT_BYTES_MAX)
+        return;
+    dispatch_session_block(dispatch_session, true);
+    flush_later(engine, session);
+}
+
 void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
                    struct dispatch_session *dispatch_session)
 {
@@ -153,8 +164,13 @@ static void session_flush(struct engine *engine, struct link_session *session)
                         left < ACKS_PER_MESSAGE ? left : ACKS_PER_MESSAGE);
     }
     session->ack_count = session->extended_count = session->task_count = 0;
-    if (session->session && !session->session->blocked && !link->ops->has_room(link))
-        dispatch_session_block(session->session, true);
+    bool was_full = session->granted_bytes >= GRANT_BYTES_MAX;
+    session->granted_bytes = 0;
+    if (!session->session || (session->session->blocked && !was_full))
+        return;
+    bool has_room = link->ops->has_room(link); /* if not, it posts WORKER_ROOM */
+    if (session->session->blocked == has_room)
+        dispatch_session_block(session->session, !has_room);
 }
 
 void workers_flush(struct engine *engine)

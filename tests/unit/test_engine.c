@@ -257,7 +257,7 @@ static int setup(void **state)
     answer(STORE_OK);
     assert_true(engine_is_ready(engine));
 
-    credit = (struct worker_credit){ "h", 4 };
+    credit = (struct worker_credit){ "h", 8 };
     hello_event = (struct engine_worker_event){
         .worker_id = "w", .instance = "instance", .credits = &credit, .credit_count = 1
     };
@@ -392,6 +392,37 @@ static void test_a_grant_that_was_durable_but_never_sent_is_given_back(void **st
     assert_int_equal(worker.last_ack, ENGINE_ACK_ACCEPTED);
 }
 
+/* What may wait for one stream is bounded, however much credit its worker has given. */
+static void test_one_batch_grants_a_stream_a_bounded_weight(void **state)
+{
+    (void)state;
+    enum { SAGAS = 4, INPUT = 3 * 1000 * 1000 };
+    static uint8_t input[INPUT];
+    static struct start_item items[SAGAS]; /* the engine's until it is freed */
+    static struct engine_start many;
+    static const char *const ids[SAGAS] = { "w", "x", "y", "z" };
+    for (int i = 0; i < SAGAS; i++)
+        items[i] = (struct start_item){ .namespace_ = "default",
+                                        .definition = "two",
+                                        .saga_id = ids[i],
+                                        .input = { input, sizeof input } };
+    many = (struct engine_start){ .items = items, .count = SAGAS };
+    many.event = (struct engine_event){ .kind = ENGINE_START, .done = event_done };
+    assert_true(engine_post(engine, &many.event));
+    turn();
+    size_t granted = 0;
+    for (const struct store_op *op = fake.batch; op; op = op->next) {
+        assert_int_equal(op->kind, STORE_START);
+        granted += op->transition->append_seq != 0;
+    }
+    assert_int_equal(granted, 3); /* two are under the bound of 8 MiB, three are not */
+    answer(STORE_OK);
+    assert_int_equal(worker.tasks, 4); /* with that of the setup */
+    assert_int_equal(expect_op(STORE_TRANSITION)->transition->append_seq, 1); /* the last one */
+    answer(STORE_OK);
+    assert_int_equal(worker.tasks, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,6 +431,8 @@ int main(void)
             teardown),
         cmocka_unit_test_setup_teardown(test_a_grant_that_was_durable_but_never_sent_is_given_back,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_batch_grants_a_stream_a_bounded_weight, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
