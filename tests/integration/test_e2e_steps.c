@@ -110,11 +110,13 @@ static void test_a_spent_budget_parks_or_compensates_as_declared(void **state)
                        "a.1 DONE, b.1 RETRY, b.2 RETRY, COMPENSATE EXHAUSTED, ~a.1 DONE");
     rig_await_state(&rig, "budget_park", "bp", "PARKED RETRIES_EXHAUSTED", SOON);
     rig_await_state(&rig, "budget_back", "bb", "COMPENSATED", SOON);
-    /* The budget is time from the first lease. */
+    /* The budget is time from the first lease. A try that is decided in time gets the time of its
+     * transaction, which may have waited for its turn: a quarter of a second is allowed for that.
+     */
     assert_int_equal(rig_count(&rig, RIG_STORE,
                                "SELECT count(*) FROM saga s JOIN journal j USING (shard, saga_uid)"
                                " WHERE s.saga_id IN ('bp', 'bb') AND j.step = 'b' AND j.leased_at >"
-                               " (SELECT min(leased_at) + interval '1 s' FROM journal f"
+                               " (SELECT min(leased_at) + interval '1250 ms' FROM journal f"
                                "  WHERE f.saga_uid = j.saga_uid AND f.step = 'b')"),
                      0);
     assert_true(rig_count(&rig, RIG_BANK,
