@@ -169,7 +169,8 @@ static void credit_back(struct flight *flight)
 /* The grant may be durable, but its task never left: once the saga is loaded again, that lease is
  * given back if it is there. Before anything else is asked of the fresh copy: if it is not there, a
  * later grant may take the same position, and that one is sent. And only while the stream that it
- * was meant for is still ours: then nobody else can have granted to that worker. */
+ * was meant for is still ours: while one orchestrator runs, nobody else can then have granted to
+ * that worker. */
 static struct engine_work *unsent_release(struct flight *flight)
 {
     const struct transition *t = &flight->transition;

@@ -4,12 +4,12 @@
  * holds the way to the orchestrator, the durable commit of the report and the next grant together,
  * and the way back.
  *
- * p99_ms is the median, over windows of half a second, of a window's p99: when the host of a
+ * p99_window_ms is the median, over windows of half a second, of a window's p99: when the host of a
  * virtual machine takes its processors away for a tenth of a second, that spoils the windows it
- * falls into and no other. p99_all_ms is over all of it.
+ * falls into and no other. p99_ms is over all of it.
  *
  *   noop_worker --target ADDRESS [--threads N] [--in-flight N]      ends with SIGTERM and prints
- *   {"tasks": N, "hand_offs": N, "p50_ms": N, "p99_ms": N, "p99_all_ms": N, "windows": N}
+ *   {"tasks": N, "hand_offs": N, "p50_ms": N, "p99_ms": N, "p99_window_ms": N, "windows": N}
  */
 #include "base/cleanup.h"
 #include "base/mem.h"
@@ -184,11 +184,11 @@ int main(int argc, char **argv)
     if (saga_worker_run(worker, &error) != 0)
         give_up("run", error.message);
     (void)saga_worker_free(worker); /* always NULL */
-    double p99_ms = window_p99_ms(hand_offs);
+    double p99_window = window_p99_ms(hand_offs);
     (void)printf("{\"tasks\": %llu, \"hand_offs\": %llu, \"p50_ms\": %.2f, \"p99_ms\": %.2f, "
-                 "\"p99_all_ms\": %.2f, \"windows\": %zu}\n",
+                 "\"p99_window_ms\": %.2f, \"windows\": %zu}\n",
                  (unsigned long long)hand_offs->tasks, (unsigned long long)hand_offs->count,
-                 percentile_ms(hand_offs, 0.50), p99_ms, percentile_ms(hand_offs, 0.99),
+                 percentile_ms(hand_offs, 0.50), percentile_ms(hand_offs, 0.99), p99_window,
                  hand_offs->windows); /* best effort */
     mem_free(hand_offs);
     return 0;
