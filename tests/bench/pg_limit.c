@@ -6,8 +6,9 @@
  * nothing of the product and must not change with it.
  *
  *   pg_limit --database CONNINFO [--seconds N]    {"pg_limit_sagas_per_s": N, ...}
- *   pg_limit --database CONNINFO --commit         {"commit_ms": N}: p50 of a one-row commit; with
- *            --seconds N: of 100 a second, for N seconds, beside whatever else runs
+ *   pg_limit --database CONNINFO --commit         {"commit_ms": N, "commit_p99_ms": N}: p50 and p99
+ *            of one-row commits; with --seconds N [--rate R]: of R (100) a second, for N seconds,
+ *            beside whatever else runs
  */
 #include "base/buf.h"
 #include "base/clock.h"
@@ -376,10 +377,10 @@ static int double_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* 1,000 commits one after the other, or for some seconds one each 10 ms, beside another load. */
-static double commit_p50_ms(const char *conninfo, long seconds)
+/* 1,000 commits one after the other, or `rate` a second for some seconds: prints p50 and p99. */
+static void print_commit(const char *conninfo, long seconds, long rate)
 {
-    int commits = seconds > 0 ? (int)seconds * COMMITS_PER_S : COMMITS;
+    int commits = seconds > 0 ? (int)(seconds * rate) : COMMITS;
     static const Oid types[] = { OID_INT8 };
     double *times_ms = mem_calloc((size_t)commits, sizeof(*times_ms));
     if (!times_ms)
@@ -392,7 +393,7 @@ static double commit_p50_ms(const char *conninfo, long seconds)
     require(prepared, PGRES_COMMAND_OK, "prepare");
     PQclear(prepared);
     for (int i = 0; i < commits; i++) {
-        struct timespec from, to, pause = { .tv_nsec = 1000000000 / COMMITS_PER_S };
+        struct timespec from, to, pause = { .tv_nsec = 999999999 / rate };
         if (seconds > 0)
             (void)nanosleep(&pause, NULL); /* a signal ends the program */
         char number[16];
@@ -409,9 +410,9 @@ static double commit_p50_ms(const char *conninfo, long seconds)
     exec_ok(conn, "DROP SCHEMA yardstick CASCADE");
     PQfinish(conn);
     qsort(times_ms, (size_t)commits, sizeof(*times_ms), double_compare);
-    double p50_ms = times_ms[commits / 2];
+    (void)printf("{\"commit_ms\": %.3f, \"commit_p99_ms\": %.3f}\n", times_ms[commits / 2],
+                 times_ms[commits / 100 * 99]); /* best effort */
     mem_free(times_ms);
-    return p50_ms;
 }
 
 static char *schema_read(void)
@@ -453,7 +454,7 @@ static void print_limit(const char *conninfo, int64_t seconds)
 int main(int argc, char **argv)
 {
     const char *conninfo = NULL;
-    long seconds = 0;
+    long seconds = 0, rate = COMMITS_PER_S;
     bool commits_only = false;
     for (int i = 1; i < argc; i++) {
         char *end = NULL;
@@ -463,15 +464,19 @@ int main(int argc, char **argv)
             conninfo = argv[++i];
         else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
             seconds = strtol(argv[++i], &end, 10);
+        else if (strcmp(argv[i], "--rate") == 0 && i + 1 < argc)
+            rate = strtol(argv[++i], &end, 10);
         else
             give_up("unknown argument", argv[i]);
-        if (end && (seconds < 1 || seconds > 3600 || *end))
+        if (end && (rate < 1 || rate > 10000 || *end))
+            give_up("--rate", "a whole number from 1 to 10000 is needed");
+        if (end && (seconds < 0 || seconds > 3600 || *end))
             give_up("--seconds", "a whole number from 1 to 3600 is needed");
     }
     if (!conninfo)
-        give_up("usage", "pg_limit --database CONNINFO [--commit] [--seconds N]");
+        give_up("usage", "pg_limit --database CONNINFO [--commit] [--seconds N] [--rate R]");
     if (commits_only)
-        (void)printf("{\"commit_ms\": %.3f}\n", commit_p50_ms(conninfo, seconds)); /* best effort */
+        print_commit(conninfo, seconds, rate);
     else
         print_limit(conninfo, seconds > 0 ? seconds : 5);
     return 0;
