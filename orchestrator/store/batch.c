@@ -1,17 +1,10 @@
 #include "store/batch.h"
 
+#include "base/fault.h"
 #include "store/pg.h"
 
 #include <assert.h>
 #include <string.h>
-
-void (*store_fault_hook)(const char *point);
-
-static void fault_point(const char *point)
-{
-    if (store_fault_hook)
-        store_fault_hook(point);
-}
 
 enum slot_kind { SLOT_CONTROL, SLOT_WRITE, SLOT_LOAD, SLOT_COMMIT, SLOT_SYNC };
 

@@ -24,8 +24,4 @@ MUST_USE int store_pg_new(const struct store_pg_options *options, struct store *
                           struct err *err);
 struct store *store_pg_free(struct store *store);
 
-/* Tests: called, if set, on the engine's thread at each named point of a write: "before_commit"
- * (COMMIT not yet sent), "after_commit" (its answer was read, nothing was told to anyone). */
-extern void (*store_fault_hook)(const char *point);
-
 #endif

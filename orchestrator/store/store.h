@@ -28,6 +28,10 @@ enum store_op_kind {
     STORE_LOAD_KEY,   /* by (namespace, definition, saga_id): key, and the saga if still there */
     STORE_LOAD_OPEN,  /* the next chunk of sagas that are not terminal */
     STORE_LOAD_DEFINITION, /* one revision, as stored bytes */
+    STORE_OWN,             /* uids of the next sagas that are not terminal and owned by this node */
+    STORE_ADOPT,     /* makes sagas that nobody drives this node's, and says which (their uids) */
+    STORE_LET_GO,    /* one saga has no owner any more; says when and for whom it is to be found */
+    STORE_HEARTBEAT, /* this node lives, joins or leaves */
 };
 
 enum store_result {
@@ -53,6 +57,7 @@ struct store_saga { /* a loaded saga; contents owned until consumed by saga_repl
     struct journal_entry *entries;
     size_t entry_count;
     char *park_step; /* lists, which come without the definition: its name; NULL: none */
+    bool mine;       /* the row's owner is this node */
 };
 void store_saga_done(struct store_saga *saga);
 
@@ -70,28 +75,52 @@ struct store_op {
     /* START */
     uint8_t input_digest[32]; /* SHA-256 of the input */
 
-    /* EXTEND; LOAD_UID: uid alone */
+    /* EXTEND; LOAD_UID, LET_GO: uid alone */
     struct uuid uid;
     int64_t seq, lease_ms;
+    /* LOAD_UID: a saga that is not terminal becomes this node's before it is read. Decisions are
+     * taken on own sagas, so that only one node at a time keeps its timers; never for safety. */
+    bool take;
 
     /* LOAD_KEY, LOAD_DEFINITION: borrowed */
     const char *namespace_, *definition, *saga_id;
     int32_t revision; /* 0: the current one; set to the found one */
 
-    /* LOAD_OPEN: sagas after this uid in (shard, uid) order; all zero with after_any: from the
-     * start */
+    /* OWN, LOAD_OPEN: after this uid in (shard, uid) order; from_start: from the first one */
     bool from_start;
     struct uuid after;
-    size_t limit;
+    size_t limit; /* OWN, ADOPT: uids at most */
+
+    /* ADOPT: sagas, not terminal, whose owner is a node without a heartbeat for dead_ms, or that
+     * have no owner and whose wake_at has come or whose waiting_handler is one of these. Skips
+     * rows that are locked. Clears wake_at and waiting_handler. */
+    const char *const *handlers;
+    size_t handler_count;
+    int64_t dead_ms; /* HEARTBEAT, too */
+
+    /* LET_GO, while the owner is this node (else LOST): hints by which ADOPT finds it again */
+    int64_t wake_at_ms;          /* database time; INT64_MAX: none */
+    const char *waiting_handler; /* borrowed; NULL: none */
+
+    /* HEARTBEAT. By the database's clock. LOST: another process has joined under this node's name
+     * since; this one must decide nothing more and end. */
+    enum store_beat { STORE_BEAT, STORE_BEAT_JOIN, STORE_BEAT_LEAVE } beat;
+    struct uuid instance; /* of this process: joining ends the earlier instance of the same name */
 
     /* results, owned by the operation: store_op_done frees what was not taken */
     struct store_key key;
-    struct store_saga *sagas; /* LOAD_UID, LOAD_KEY: one; LOAD_OPEN: up to limit */
+    struct store_saga *sagas; /* LOAD_UID, LOAD_KEY: one */
     size_t saga_count;        /* LOAD_KEY: 0 when only the key is left */
-    struct bytes content;     /* LOAD_DEFINITION: packed saga.v1.SagaDefinition */
+    struct uuid *uids;        /* OWN, ADOPT */
+    size_t uid_count;
+    int32_t nodes_alive; /* HEARTBEAT: this one included */
+    bool was_dead; /* HEARTBEAT: its last one was more than dead_ms ago: others have adopted */
+    struct bytes content; /* LOAD_DEFINITION: packed saga.v1.SagaDefinition */
 };
 void store_op_done(struct store_op *op);
 
+/* A store knows the name of its node: it is written as owner of sagas and as `actor` of the leases
+ * that it grants, and must be the engine's (struct engine_options). */
 struct store {
     const struct store_ops *ops;
 };

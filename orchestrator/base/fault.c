@@ -1,0 +1,3 @@
+#include "base/fault.h"
+
+void (*fault_hook)(const char *point);

@@ -1,0 +1,25 @@
+/* Named points at which tests stop the world: in them nothing is half done by accident, and a
+ * process that dies exactly there must be survived. Without a hook they cost one load.
+ *
+ *   before_commit    a batch was sent, its COMMIT was not
+ *   after_commit     the answer to COMMIT was read, nothing was told to anyone
+ *   after_reply      a start, a verb or acknowledgements were handed to gRPC
+ *   after_task_sent  tasks were handed to gRPC
+ *   inside_adoption  sagas were made this node's, not yet committed
+ *   inside_migration a migration has run, not yet committed
+ */
+#ifndef BASE_FAULT_H
+#define BASE_FAULT_H
+
+#include <stddef.h>
+
+/* Tests: set before threads start. thread: called on whichever thread passes the point */
+extern void (*fault_hook)(const char *point);
+
+static inline void fault_point(const char *point)
+{
+    if (fault_hook)
+        fault_hook(point);
+}
+
+#endif
