@@ -9,7 +9,14 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum { SERVE_MS = 60000, CONNECT_MS = 30000, SQL_MS = 30000, ARGS_MAX = 40, TEXT_MAX = 16384 };
+enum {
+    SERVE_MS = 60000,
+    CONNECT_MS = 30000,
+    SQL_MS = 30000,
+    ARGS_MAX = 40,
+    TEXT_MAX = 16384,
+    SETTINGS_MAX = 16
+};
 
 static const char bank_schema[] =
     "CREATE TABLE effects (id bigserial PRIMARY KEY, definition text, saga_id text, run int,"
@@ -39,8 +46,14 @@ static int read_file(const char *path, struct buf *ret, struct err *err)
 
 static int databases_up(struct rig *rig, struct err *err)
 {
-    static const char *const settings[] = { "max_connections=400", "log_lock_waits=on", NULL };
+    const char *settings[SETTINGS_MAX + 1] = { "max_connections=400", "log_lock_waits=on" };
     CLEANUP(buf_done) struct buf guard = { .limit = 1 << 20 };
+    const char *const *more = rig->postgres_settings;
+    for (size_t i = 0; more && more[i]; i++) {
+        if (i + 2 == SETTINGS_MAX)
+            return err_set(err, ERR_LIMIT, "more than %d settings", SETTINGS_MAX);
+        settings[i + 2] = more[i]; /* a later one wins */
+    }
     int rc = test_postgres_start(settings, &rig->postgres, err);
     if (rc == 0)
         rc = test_postgres_createdb(rig->postgres, "store", rig->store, err);
@@ -57,27 +70,42 @@ static int databases_up(struct rig *rig, struct err *err)
 
 static int server_start(struct rig *rig, struct err *err)
 {
-    const char *argv[ARGS_MAX] = { SAGAD_BINARY, "serve",      "--database", rig->store,
-                                   "--listen",   rig->address, "--node",     "rig" };
+    const char *program = rig->server_program ? rig->server_program : SAGAD_BINARY;
+    const char *database = rig->server_database ? rig->server_database : rig->store;
+    const char *argv[ARGS_MAX] = { program,    "serve",      "--database", database,
+                                   "--listen", rig->address, "--node",     "rig" };
     size_t count = 8;
     for (size_t i = 0; rig->server_args[i]; i++)
         argv[count++] = rig->server_args[i];
-    const struct test_process_options options = { .name = "sagad", .argv = argv };
+    const struct test_process_options options = { .name = "sagad",
+                                                  .argv = argv,
+                                                  .env = rig->server_env };
     int rc = test_process_start(&options, &rig->sagad, err);
     if (rc == 0)
         rc = test_process_wait_output(rig->sagad, "sagad: serving on", SERVE_MS, NULL, 0, err);
     return rc;
 }
 
-int rig_up(struct rig *rig)
+int rig_databases_up(struct rig *rig)
 {
     struct err err;
     SETUP_OK(databases_up(rig, &err), &err);
+    return 0;
+}
+
+int rig_server_up(struct rig *rig)
+{
+    struct err err;
     SETUP_OK(free_port(&rig->port, &err), &err);
     (void)snprintf(rig->address, sizeof rig->address, "127.0.0.1:%d", rig->port);
     SETUP_OK(server_start(rig, &err), &err);
     SETUP_OK(client_new(rig->address, &rig->client, &err), &err);
     return 0;
+}
+
+int rig_up(struct rig *rig)
+{
+    return rig_databases_up(rig) != 0 ? -1 : rig_server_up(rig);
 }
 
 int rig_down(struct rig *rig)

@@ -31,11 +31,20 @@ struct rig {
     struct test_process *workers[RIG_WORKERS_MAX];
     size_t worker_count;
     const char *server_args[RIG_SERVER_ARGS_MAX + 1]; /* added to those of sagad; NULL at the end */
+
+    /* Set before rig_up, or NULL: as usual. */
+    const char *server_program;           /* another build of sagad */
+    const char *const *server_env;        /* "NAME=value" added to ours; NULL at the end */
+    const char *server_database;          /* how sagad connects, if not as we do */
+    const char *const *postgres_settings; /* "name=value", added; NULL at the end */
 };
 
 /* --- processes --- */
 
 MUST_USE int rig_up(struct rig *rig);
+/* The two halves of rig_up, for what stands between sagad and PostgreSQL. */
+MUST_USE int rig_databases_up(struct rig *rig);
+MUST_USE int rig_server_up(struct rig *rig);
 int rig_down(struct rig *rig);
 /* Waits until it serves. */
 void rig_server_start(struct rig *rig);
