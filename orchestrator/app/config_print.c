@@ -58,6 +58,14 @@ void config_write_example(struct buf *out)
     }
 }
 
+/* In a file " ;" begins a comment, and spaces around a value are not of it: such a value came from
+ * elsewhere. */
+static bool stands_in_a_file(const char *text)
+{
+    size_t size = strlen(text);
+    return !strstr(text, " ;") && *text != ' ' && (!size || text[size - 1] != ' ');
+}
+
 void config_write_values(const struct config *config, struct buf *out)
 {
     static const char *const sources[] = { "default", "file", "environment", "flag" };
@@ -69,6 +77,7 @@ void config_write_values(const struct config *config, struct buf *out)
         if (option->secret && *text)
             buf_printf(out, "#%s = (secret) ; %s\n", option->name, sources[config->sources[i]]);
         else
-            buf_printf(out, "%s = %s ; %s\n", option->name, text, sources[config->sources[i]]);
+            buf_printf(out, "%s%s =%s%s ; %s\n", stands_in_a_file(text) ? "" : "#", option->name,
+                       *text == ';' ? "" : " ", text, sources[config->sources[i]]);
     }
 }

@@ -286,6 +286,36 @@ static void test_printed_settings_can_be_read_back(void **state)
     buf_done(&text);
 }
 
+/* What a file would read in another way is only told. */
+static void test_printed_settings_say_nothing_else_when_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *node, *line;
+        bool is_read;
+    } rows[] = {
+        { ";semicolon", "node =;semicolon ; flag\n", true },
+        { "a;b", "node = a;b ; flag\n", true },
+        { "a ;b", "#node = a ;b ; flag\n", false },
+        { " spaced", "#node =  spaced ; flag\n", false },
+        { "spaced ", "#node = spaced  ; flag\n", false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err err;
+        struct config config = { .command = CONFIG_FOR_SERVE };
+        struct config again = { .command = CONFIG_FOR_SERVE };
+        struct buf text = { 0 };
+        ASSERT_OK(config_set(&config, CONFIG_NODE, CONFIG_FROM_FLAG, rows[i].node, &err), &err);
+        config_write_values(&config, &text);
+        assert_non_null(strstr(buf_cstr(&text), rows[i].line));
+        assert_null(read_content(buf_cstr(&text), &again, &err));
+        assert_string_equal(config_text(&again, CONFIG_NODE), rows[i].is_read ? rows[i].node : "");
+        config_done(&config);
+        config_done(&again);
+        buf_done(&text);
+    }
+}
+
 static void test_example_file_tells_every_setting_and_changes_none(void **state)
 {
     (void)state;
@@ -322,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_addresses_gather_within_a_source),
         cmocka_unit_test(test_which_addresses_others_can_reach),
         cmocka_unit_test(test_printed_settings_can_be_read_back),
+        cmocka_unit_test(test_printed_settings_say_nothing_else_when_read),
         cmocka_unit_test(test_example_file_tells_every_setting_and_changes_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
