@@ -24,7 +24,19 @@ static void op_fail(struct store_op *op, const struct err *err)
 
 static bool op_is_write(const struct store_op *op)
 {
-    return op->kind == STORE_START || op->kind == STORE_TRANSITION || op->kind == STORE_EXTEND;
+    switch (op->kind) {
+    case STORE_START:
+    case STORE_TRANSITION:
+    case STORE_EXTEND:
+    case STORE_ADOPT:
+    case STORE_LET_GO:
+    case STORE_HEARTBEAT:
+        return true;
+    case STORE_LOAD_UID:
+        return op->take;
+    default:
+        return false;
+    }
 }
 
 static bool unit_push(struct batch *batch, size_t first, size_t count, bool hurry)
@@ -121,8 +133,8 @@ static int send_sync(struct batch *batch, PGconn *conn, struct err *err)
 /* The longest run of writes from `first` on that one statement carries. */
 static size_t run_length(const struct batch *batch, size_t first, size_t end)
 {
-    size_t count = 1;
-    while (first + count < end && count < BATCH_ROWS_MAX &&
+    size_t count = 1, most = write_rows_max(batch->writes[first].stmt);
+    while (first + count < end && count < most &&
            batch->writes[first + count].stmt == batch->writes[first].stmt)
         count++;
     return count;
@@ -135,14 +147,28 @@ static int send_statements(struct batch *batch, PGconn *conn, struct err *err)
         size_t count = run_length(batch, first, end);
         struct write *writes = &batch->writes[first];
         struct batch_slot slot = { SLOT_WRITE, false, writes->stmt, first, count };
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) { /* also of a round before */
             writes[i].applied = false;
-        write_fill(&batch->params, writes, count, batch->node);
+            writes[i].now_ms = 0;
+        }
+        write_fill(&batch->params, writes, count, &batch->self);
         if (params_send(&batch->params, conn, err) != 0 || slot_push(batch, slot, err) != 0)
             return (int)err->code;
         first += count;
     }
     return 0;
+}
+
+/* For tests: the server has it all when they stop the world. */
+static void stop_before_commit(const struct batch *batch, PGconn *conn)
+{
+    if (!fault_hook)
+        return;
+    (void)PQflush(conn); /* what goes wrong is found when its answers are read */
+    for (size_t i = 0; i < batch->unit.count; i++)
+        if (batch->writes[batch->unit.first + i].stmt == STMT_ADOPT)
+            fault_point("inside_adoption");
+    fault_point("before_commit");
 }
 
 static int send_write(struct batch *batch, PGconn *conn, struct err *err)
@@ -155,7 +181,7 @@ static int send_write(struct batch *batch, PGconn *conn, struct err *err)
         return (int)err->code;
     if (send_statements(batch, conn, err) != 0)
         return (int)err->code;
-    fault_point("before_commit");
+    stop_before_commit(batch, conn);
     batch->commit_sent = true; /* from here on nobody knows until the answer is there */
     if (send_control(batch, conn, CONTROL_COMMIT, SLOT_COMMIT, err) != 0)
         return (int)err->code;
@@ -184,7 +210,7 @@ static int group_loads(struct batch *batch, struct err *err)
     qsort(batch->loads, batch->load_count, sizeof(struct store_op *), kind_compare);
     for (size_t i = 0; i < batch->load_count; i++) {
         enum store_op_kind kind = batch->loads[i]->kind;
-        bool single = kind == STORE_LOAD_OPEN || kind == STORE_LOAD_DEFINITION;
+        bool single = kind == STORE_LOAD_OPEN || kind == STORE_OWN || kind == STORE_LOAD_DEFINITION;
         if (batch->group_count > 0 && !single &&
             batch->groups[batch->group_count - 1].kind == kind) {
             batch->groups[batch->group_count - 1].count++;
@@ -193,7 +219,8 @@ static int group_loads(struct batch *batch, struct err *err)
         if (mem_grow((void **)&batch->groups, &batch->group_capacity, batch->group_count,
                      sizeof *batch->groups) != 0)
             return err_set(err, ERR_NOMEM, "store batch");
-        batch->groups[batch->group_count++] = (struct load_group){ kind, &batch->loads[i], 1 };
+        batch->groups[batch->group_count++] =
+            (struct load_group){ kind, batch->self.node, &batch->loads[i], 1 };
     }
     return 0;
 }
@@ -305,13 +332,13 @@ static void settle_writes(struct batch *batch)
     for (size_t i = batch->unit.first; i < batch->unit.first + batch->unit.count; i++) {
         struct write *write = &batch->writes[i];
         struct store_op *op = write->op;
-        if (write->applied) {
-            op->result = STORE_OK;
-            op->now_ms = write->now_ms;
-        } else if (op->kind != STORE_START) {
-            op->result = STORE_LOST;
-        } else if (!load_push(batch, op)) { /* the key is known: of whom? */
+        /* Taken or not, it is loaded; a key that is known: of whom? */
+        bool load = op->kind == STORE_LOAD_UID || (op->kind == STORE_START && !write->applied);
+        if (load && !load_push(batch, op)) {
             op_fail(op, &nomem);
+        } else if (!load) {
+            op->result = write->applied ? STORE_OK : STORE_LOST;
+            op->now_ms = write->now_ms;
         }
     }
 }
@@ -442,8 +469,10 @@ void batch_lost(struct batch *batch, const struct err *why)
     if (batch->round == ROUND_WRITE) {
         for (size_t i = 0; i < batch->unit.count; i++) {
             struct store_op *op = batch->writes[batch->unit.first + i].op;
-            op->result = batch->commit_sent ? STORE_UNKNOWN : STORE_FAILED;
-            op->err = err;
+            bool doubt = batch->commit_sent && op->kind != STORE_LOAD_UID;
+            op_fail(op, &err);
+            if (doubt)
+                op->result = STORE_UNKNOWN;
         }
     }
     for (size_t i = 0; i < batch->unit_count; i++)

@@ -12,8 +12,7 @@
 #include "store/write.h"
 
 enum {
-    BATCH_ROWS_MAX = 128, /* of one statement; more are sent as several */
-    BATCH_SPLIT = 4,      /* parts of a transaction that failed */
+    BATCH_SPLIT = 4, /* parts of a transaction that failed */
 };
 
 enum batch_round { ROUND_NONE, ROUND_WRITE, ROUND_ROLLBACK, ROUND_LOAD };
@@ -26,13 +25,14 @@ struct batch_unit { /* writes of one transaction */
 struct batch_slot; /* one expected answer */
 
 struct batch {
-    const char *node; /* borrowed */
+    struct write_self self;
     struct store_op *list;
     struct write *writes;
     size_t write_count, write_capacity;
     struct batch_unit *units; /* a stack: what is still to be sent */
     size_t unit_count, unit_capacity;
-    struct store_op **loads; /* loads, and STARTs that want their key, grouped */
+    struct store_op *
+        *loads; /* loads (taken, if need be), and STARTs that want their key, grouped */
     size_t load_count, load_capacity;
     struct load_group *groups;
     size_t group_count, group_capacity;

@@ -176,7 +176,7 @@ static void required_text(struct columns *columns, char **ret)
 
 int decode_saga(const PGresult *result, int row, struct saga_row *ret, struct err *err)
 {
-    struct columns columns = { .result = result, .row = row, .at = 2, .table = "saga", .err = err };
+    struct columns columns = { .result = result, .row = row, .at = 3, .table = "saga", .err = err };
     struct saga_row saga = { 0 };
     bool present;
     saga.uid = columns.uid = columns_uuid(&columns, &present);
@@ -204,6 +204,36 @@ int decode_saga(const PGresult *result, int row, struct saga_row *ret, struct er
         return (int)err->code;
     }
     *ret = saga;
+    return 0;
+}
+
+bool decode_mine(const PGresult *result, int row, const char *node)
+{
+    struct columns columns = { .result = result, .row = row, .at = 2 };
+    const char *owner = columns_borrow(&columns);
+    return owner && strcmp(owner, node) == 0;
+}
+
+int decode_uids(const PGresult *result, struct store_op *op, int64_t *ret_now_ms, struct err *err)
+{
+    size_t count = (size_t)PQntuples(result);
+    struct uuid *uids = count ? mem_calloc(count, sizeof *uids) : NULL;
+    if (count && !uids)
+        return err_set(err, ERR_NOMEM, "list of sagas");
+    struct columns columns = { .result = result, .table = "saga", .err = err };
+    for (; (size_t)columns.row < count && !columns.failed; columns.row++) {
+        bool present;
+        columns.at = 0;
+        uids[columns.row] = columns_uuid(&columns, &present);
+        *ret_now_ms = columns_time_ms(&columns);
+    }
+    if (columns.failed) {
+        mem_free(uids);
+        return (int)err->code;
+    }
+    mem_free(op->uids); /* of a transaction that failed */
+    op->uids = uids;
+    op->uid_count = count;
     return 0;
 }
 

@@ -35,6 +35,11 @@ int64_t decode_time_pg(int64_t unix_us); /* Unix microseconds to PostgreSQL's */
 
 /* A row of SAGA_COLUMNS (statements.c), after `n` and now(). Owned by the caller on success. */
 MUST_USE int decode_saga(const PGresult *result, int row, struct saga_row *ret, struct err *err);
+/* Its owner is this node. */
+bool decode_mine(const PGresult *result, int row, const char *node);
+/* Rows of (uid, now()) into op->uids; *ret_now_ms stays as it is when there are none. */
+MUST_USE int decode_uids(const PGresult *result, struct store_op *op, int64_t *ret_now_ms,
+                         struct err *err);
 /* A row of ENTRY_COLUMNS, after `n`. `uid` is for messages. */
 MUST_USE int decode_entry(const PGresult *result, int row, const struct uuid *uid,
                           struct journal_entry *ret, struct err *err);

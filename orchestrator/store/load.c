@@ -20,6 +20,9 @@ size_t load_stmts(const struct load_group *group, enum stmt_id ret[LOAD_STMTS_MA
         ret[0] = STMT_LOAD_OPEN_ROWS;
         ret[1] = STMT_LOAD_OPEN_ENTRIES;
         return 2;
+    case STORE_OWN:
+        ret[0] = STMT_OWN;
+        return 1;
     case STORE_LOAD_DEFINITION:
         ret[0] = STMT_LOAD_DEFINITION;
         return 1;
@@ -41,6 +44,14 @@ static void put_key(struct params *params, const struct store_op *op)
     params_text(params, saga_id);
 }
 
+static void put_after(struct params *params, const struct store_op *op)
+{
+    static const struct uuid zero;
+    params_int2(params, op->from_start ? -1 : uuid_shard(&op->after));
+    params_uuid(params, op->from_start ? &zero : &op->after);
+    params_int8(params, (int64_t)op->limit);
+}
+
 void load_fill(struct params *params, const struct load_group *group, enum stmt_id stmt)
 {
     params_start(params, &stmts[stmt]);
@@ -52,13 +63,13 @@ void load_fill(struct params *params, const struct load_group *group, enum stmt_
             params_int2(params, uuid_shard(&op->uid));
             params_uuid(params, &op->uid);
             break;
-        case STORE_LOAD_OPEN: {
-            static const struct uuid zero;
-            params_int2(params, op->from_start ? -1 : uuid_shard(&op->after));
-            params_uuid(params, op->from_start ? &zero : &op->after);
-            params_int8(params, (int64_t)op->limit);
+        case STORE_OWN:
+            params_text(params, group->node);
+            put_after(params, op);
             break;
-        }
+        case STORE_LOAD_OPEN:
+            put_after(params, op);
+            break;
         case STORE_LOAD_DEFINITION:
             params_text(params, op->namespace_);
             params_text(params, op->definition);
@@ -111,7 +122,7 @@ static void take_rows(const struct load_group *group, const PGresult *result)
             fail(op, &err);
             continue;
         }
-        op->saga_count++;
+        op->sagas[op->saga_count++].mine = decode_mine(result, row, group->node);
         op->now_ms = decode_now_ms(result, row);
     }
 }
@@ -150,6 +161,15 @@ static void take_keys(const struct load_group *group, const PGresult *result)
     }
 }
 
+static void take_uids(const struct load_group *group, const PGresult *result)
+{
+    struct store_op *op = group->ops[0];
+    struct err err = { 0 };
+    op->result = STORE_OK;
+    if (decode_uids(result, op, &op->now_ms, &err) != 0)
+        fail(op, &err);
+}
+
 static void take_definition(const struct load_group *group, const PGresult *result)
 {
     struct store_op *op = group->ops[0];
@@ -181,6 +201,9 @@ void load_take(const struct load_group *group, enum stmt_id stmt, const PGresult
     case STMT_LOAD_KEY_ROWS:
     case STMT_LOAD_OPEN_ROWS:
         take_rows(group, result);
+        break;
+    case STMT_OWN:
+        take_uids(group, result);
         break;
     case STMT_LOAD_DEFINITION:
         take_definition(group, result);

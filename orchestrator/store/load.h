@@ -10,10 +10,11 @@
 enum { LOAD_STMTS_MAX = 3 };
 
 /* A group of loads that the same statements serve: many LOAD_UID, many LOAD_KEY (or STARTs that
- * want the key which was there before them), or one LOAD_OPEN or LOAD_DEFINITION. */
+ * want the key which was there before them), or one LOAD_OPEN, OWN or LOAD_DEFINITION. */
 struct load_group {
     enum store_op_kind kind;
-    struct store_op **ops; /* borrowed */
+    const char *node; /* borrowed, as are the operations */
+    struct store_op **ops;
     size_t count;
 };
 

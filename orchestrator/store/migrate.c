@@ -1,5 +1,6 @@
 #include "store/pg.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -127,6 +128,8 @@ static int step(PGconn *conn, bool *ret_more, struct err *err)
         return (int)err->code;
     if (next < migration_count && apply(conn, &migrations[next], err) != 0)
         return (int)err->code;
+    if (next < migration_count)
+        fault_point("inside_migration");
     CLEANUP(connect_clear_p) PGresult *commit = PQexec(conn, "COMMIT");
     if (PQresultStatus(commit) != PGRES_COMMAND_OK || strcmp(PQcmdStatus(commit), "COMMIT") != 0) {
         (void)sqlstate_classify(commit, "migrate", err);

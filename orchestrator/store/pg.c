@@ -26,6 +26,7 @@ enum pg_state {
 struct pg {
     struct store store;
     char *conninfo, *node;
+    char granter[STORE_GRANTER_SIZE];
     const struct clock *clock;
     bool unsafe;
     struct rng rng;
@@ -378,12 +379,13 @@ int store_pg_new(const struct store_pg_options *options, struct store **ret, str
     pg->clock = options->clock;
     pg->unsafe = options->unsafe;
     pg->backoff_ms = BACKOFF_MIN_MS;
-    pg->batch.node = pg->node;
     rng_seed(&pg->rng, options->rng_seed);
     if (!pg->conninfo || !pg->node) {
         (void)store_pg_free(&pg->store);
         return err_set(err, ERR_NOMEM, "store");
     }
+    store_granter(pg->node, &options->instance, pg->granter);
+    pg->batch.self = (struct write_self){ pg->node, pg->granter };
     pg->retry_at_ms = clock_mono_ms(pg->clock);
     *ret = &pg->store;
     return 0;

@@ -15,9 +15,10 @@ MUST_USE int store_check_server(const char *conninfo, bool unsafe, struct err *e
 struct store_pg_options {
     const char *conninfo;
     const struct clock *clock;
-    const char *node;  /* written as owner */
-    bool unsafe;       /* accept settings that lose commits */
-    uint64_t rng_seed; /* jitter of the reconnect back-off (50 ms to 5 s) */
+    const char *node;     /* written as owner */
+    struct uuid instance; /* of this process; with the node the granter of its leases */
+    bool unsafe;          /* accept settings that lose commits */
+    uint64_t rng_seed;    /* jitter of the reconnect back-off (50 ms to 5 s) */
 };
 /* Connects in the background (process). Never blocks afterwards. */
 MUST_USE int store_pg_new(const struct store_pg_options *options, struct store **ret,

@@ -5,15 +5,19 @@
 /* Lists of columns that several statements share. The decoder (store/decode.c) reads them by
  * position. */
 #define SAGA_COLUMNS                                                                               \
-    "s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.state, s.phase,"       \
+    "s.owner, s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.state, s.phase,"       \
     " s.doubt, s.park_reason, s.park_step_index, s.park_code, s.park_message, s.related_saga,"     \
     " s.started_at, s.updated_at, s.deadline_at, s.ended_at, s.labels::text"
 #define ENTRY_COLUMNS                                                                              \
     "j.seq, j.fence, j.kind, j.step_index, j.operation, j.try, j.worker, j.leased_at,"             \
     " j.attempt_until, j.lease_until, j.outcome, j.finished_at, j.retry_at, j.output,"             \
     " j.error_code, j.error_message, j.reason, j.about, j.actor"
-/* The same list as in the predicate of the index saga_open. */
+/* The same list as in the predicates of the indexes saga_owner, saga_wake and saga_waiting. */
 #define OPEN_STATES "s.state IN ('RUNNING', 'COMPENSATING', 'PARKED')"
+/* The same where the key finds the row; said so that no plan goes over those indexes instead. */
+#define NOT_TERMINAL "s.state NOT IN ('SUCCEEDED', 'COMPENSATED', 'ABANDONED')"
+/* Is anything left to do for node n? A subquery, since as a join it would not be a look-up. */
+#define NODE_OWNS "(SELECT true FROM saga s WHERE s.owner = n.name AND " OPEN_STATES " LIMIT 1)"
 
 /* A batch comes as one array for each column. The rows are made in the select list, not as FROM
  * unnest(a, b, ...): there each array would go through a tuple store of its own, which costs a
@@ -23,14 +27,15 @@
 /* A grant: leased_at .. lease_until by the database's clock. */
 #define GRANT_COLUMNS                                                                              \
     "(shard, saga_uid, seq, fence, kind, step, step_index, operation, try, worker,"                \
-    " leased_at, attempt_until, lease_until)"
+    " leased_at, attempt_until, lease_until, actor)"
 #define LEASE_TIMES(row)                                                                           \
     " now() + " row ".attempt_ms * interval '1 millisecond',"                                      \
     " least(now() + " row ".lease_ms * interval '1 millisecond',"                                  \
     " now() + " row ".attempt_ms * interval '1 millisecond')"
-#define GRANT_VALUES(row)                                                                          \
+#define GRANT_VALUES(row, granter)                                                                 \
     row ".shard, " row ".uid, " row ".grant_seq, " row ".fence, 'LEASE', " row ".step, " row       \
-        ".step_index, " row ".operation, " row ".try, " row ".worker, now()," LEASE_TIMES(row)
+        ".step_index, " row ".operation, " row ".try, " row ".worker, now()," LEASE_TIMES(         \
+            row) ", " granter
 #define GRANT_PARAMS                                                                               \
     OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY,                \
         OID_INT4_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
@@ -122,7 +127,7 @@
         "e") ", e.outcome,"                                                                        \
              " CASE WHEN e.lease_ms IS NULL THEN now() END, e.output, e.error_code, "              \
              "e.error_message,"                                                                    \
-             " e.reason, e.about, e.actor"
+             " e.reason, e.about, CASE WHEN e.lease_ms IS NULL THEN e.actor ELSE $41 END"
 
 #define START_ROWS                                                                                                                                  \
     U(1, shard)                                                                                                                                     \
@@ -144,11 +149,11 @@ const struct stmt stmts[STMT_COUNT] = {
     /* clang-format off */
     /* Key, saga and first lease, each FROM what the one before it inserted. `(.. IN ..) IS TRUE`
      * keeps that a hashed look-up: as a join it would be a nested loop over the whole batch. */
-    [STMT_START] = { "start", 20,
+    [STMT_START] = { "start", 21,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,
           OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY,
           OID_INT8_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY,
-          OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT },
+          OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT, OID_TEXT },
         "WITH u AS MATERIALIZED (SELECT " START_ROWS "),"
         " k AS (INSERT INTO saga_key (shard, namespace, definition, saga_id, saga_uid, run,"
         " input_digest) SELECT u.shard, u.namespace, u.definition, u.saga_id, u.uid, u.run,"
@@ -156,18 +161,18 @@ const struct stmt stmts[STMT_COUNT] = {
         " s AS (INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run,"
         " state, phase, owner, input, labels, doubt, started_at, updated_at, deadline_at,"
         " related_saga) SELECT u.shard, u.uid, u.namespace, u.definition, u.revision, u.saga_id,"
-        " u.run, 'RUNNING', 'RUNNING', $20, u.input, u.labels::jsonb, false, now(), now(),"
+        " u.run, 'RUNNING', 'RUNNING', $21, u.input, u.labels::jsonb, false, now(), now(),"
         " now() + u.deadline_ms * interval '1 millisecond', u.related FROM u"
         " WHERE (u.uid IN (SELECT k.saga_uid FROM k)) IS TRUE RETURNING saga_uid),"
         " j AS (INSERT INTO journal " GRANT_COLUMNS
         " SELECT u.shard, u.uid, 1, u.fence, 'LEASE', u.step, u.step_index, u.operation, 1,"
-        " u.worker, now()," LEASE_TIMES("u") " FROM u"
+        " u.worker, now()," LEASE_TIMES("u") ", $20 FROM u"
         " WHERE u.lease_ms IS NOT NULL AND (u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE)"
         " SELECT s.saga_uid, 1::bigint, now() FROM s" },
 
-    [STMT_GRANT] = { "grant", 11,
-        { OID_INT2_ARRAY, OID_UUID_ARRAY, GRANT_PARAMS },
-        "INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("u")
+    [STMT_GRANT] = { "grant", 12,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, GRANT_PARAMS, OID_TEXT },
+        "INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("u", "$12")
         " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " GRANT_ROWS_FROM_3 ") AS u"
         " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
 
@@ -177,12 +182,12 @@ const struct stmt stmts[STMT_COUNT] = {
         " RETURNING e.saga_uid, e.seq, now()" },
 
     /* The next lease comes FROM the entry that was finished. Returns the new position. */
-    [STMT_FINISH_GRANT] = { "finish_grant", 18, { FINISH_PARAMS, GRANT_PARAMS },
+    [STMT_FINISH_GRANT] = { "finish_grant", 19, { FINISH_PARAMS, GRANT_PARAMS, OID_TEXT },
         "WITH f AS (UPDATE journal e" FINISH_SET
         " FROM (SELECT " FINISH_ROWS ", " GRANT_ROWS_FROM_10 ") AS u" FINISH_WHERE
         " RETURNING u.shard, u.uid, u.grant_seq, u.fence, u.step, u.step_index, u.operation, u.try,"
         " u.worker, u.lease_ms, u.attempt_ms)"
-        " INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("f") " FROM f"
+        " INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("f", "$19") " FROM f"
         " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
 
     /* The end needs no entry: whoever finds the row in another state gets nothing back. */
@@ -200,7 +205,7 @@ const struct stmt stmts[STMT_COUNT] = {
     /* A decision: locks the saga row in the state that it was decided for and the entry that it
      * finishes, inserts its first entry against the key, and only then, FROM that, the further
      * entries, the outcome and the row. All of it or nothing. */
-    [STMT_PHASE] = { "phase", 40, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS },
+    [STMT_PHASE] = { "phase", 41, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT },
         "WITH u AS MATERIALIZED (SELECT " FINISH_ROWS ", " ROW_ROWS "),"
         " e AS MATERIALIZED (SELECT " ENTRY_ROWS "),"
         " s AS MATERIALIZED (SELECT u.* FROM u JOIN saga s ON s.shard = u.shard"
@@ -241,6 +246,59 @@ const struct stmt stmts[STMT_COUNT] = {
         " AND s.shard = u.shard AND s.saga_uid = u.uid AND NOT s.doubt)"
         " SELECT u.uid, u.fence, now() FROM u" },
 
+    /* To be the owner is to keep the timers; a saga that is loaded for a decision is taken first. */
+    [STMT_TAKE] = { "take", 3, { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT },
+        "UPDATE saga s SET owner = $3, wake_at = NULL, waiting_handler = NULL"
+        " FROM (SELECT " U(1, shard) ", " U(2, uid) ") AS u WHERE s.shard = u.shard"
+        " AND s.saga_uid = u.uid AND s.owner IS DISTINCT FROM $3 AND " NOT_TERMINAL
+        " RETURNING s.saga_uid, 0::bigint, now()" },
+
+    [STMT_LET_GO] = { "let_go", 5,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_TEXT },
+        "UPDATE saga s SET owner = NULL, waiting_handler = u.waiting_handler,"
+        " wake_at = timestamptz 'epoch' + u.wake_at_ms * interval '1 millisecond'"
+        " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " U(3, wake_at_ms) ", "
+        U(4, waiting_handler) ") AS u WHERE s.shard = u.shard AND s.saga_uid = u.uid"
+        " AND s.owner = $5 AND " NOT_TERMINAL " RETURNING s.saga_uid, 0::bigint, now()" },
+
+    /* Waits for nobody: what is locked is somebody's. The row of a dead node stays locked until the
+     * end, so that its next heartbeat comes after this and is told that it was dead. */
+    [STMT_ADOPT] = { "adopt", 4, { OID_TEXT_ARRAY, OID_TEXT, OID_INT8, OID_INT8 },
+        "WITH d AS MATERIALIZED (SELECT n.name FROM node n WHERE n.name <> $2"
+        " AND n.heartbeat_at < now() - $3 * interval '1 millisecond' AND " NODE_OWNS
+        " FOR SHARE OF n SKIP LOCKED),"
+        " c AS MATERIALIZED (SELECT a.shard, a.saga_uid FROM ("
+        "SELECT o.* FROM d CROSS JOIN LATERAL (SELECT s.shard, s.saga_uid FROM saga s"
+        " WHERE s.owner = d.name AND " OPEN_STATES " ORDER BY s.shard, s.saga_uid LIMIT $4"
+        " FOR UPDATE SKIP LOCKED) o"
+        " UNION ALL SELECT w.* FROM (SELECT s.shard, s.saga_uid FROM saga s WHERE s.owner IS NULL"
+        " AND s.wake_at <= now() AND " OPEN_STATES " ORDER BY s.wake_at LIMIT $4"
+        " FOR UPDATE SKIP LOCKED) w"
+        " UNION ALL SELECT h.* FROM unnest($1) AS u (handler) CROSS JOIN LATERAL (SELECT s.shard,"
+        " s.saga_uid FROM saga s WHERE s.owner IS NULL AND s.waiting_handler = u.handler"
+        " AND (s.wake_at IS NULL OR s.wake_at > now()) AND " OPEN_STATES " ORDER BY s.started_at"
+        " LIMIT $4 FOR UPDATE SKIP LOCKED) h) a LIMIT $4)"
+        " UPDATE saga s SET owner = $2, wake_at = NULL, waiting_handler = NULL FROM c"
+        " WHERE s.shard = c.shard AND s.saga_uid = c.saga_uid RETURNING s.saga_uid, now()" },
+
+    /* $4: joins, $5: leaves. No row comes back when another process has this name. Joining cleans
+     * up behind those that are long gone. */
+    [STMT_HEARTBEAT] = { "heartbeat", 5, { OID_TEXT, OID_UUID, OID_INT8, OID_BOOL, OID_BOOL },
+        "WITH p AS MATERIALIZED (SELECT n.heartbeat_at FROM node n WHERE n.name = $1),"
+        " b AS (INSERT INTO node AS n (name, instance, joined_at, heartbeat_at)"
+        " VALUES ($1, $2, now(), CASE WHEN $5 THEN '-infinity' ELSE now() END)"
+        " ON CONFLICT (name) DO UPDATE SET instance = $2, heartbeat_at = EXCLUDED.heartbeat_at,"
+        " joined_at = CASE WHEN $4 THEN EXCLUDED.joined_at ELSE n.joined_at END"
+        " WHERE $4 OR n.instance = $2"
+        /* The clock: after the wait for one that adopts. */
+        " RETURNING clock_timestamp() - $3 * interval '1 millisecond' AS dead_before),"
+        " g AS (DELETE FROM node WHERE $4 AND name IN (SELECT n.name FROM node n"
+        " WHERE n.heartbeat_at < now() - interval '1 day' AND n.name <> $1"
+        " AND " NODE_OWNS " IS NULL FOR UPDATE SKIP LOCKED))"
+        " SELECT (NOT $5)::int4 + (SELECT count(*)::int4 FROM node n WHERE n.name <> $1"
+        " AND n.heartbeat_at >= now() - $3 * interval '1 millisecond'),"
+        " NOT coalesce((SELECT p.heartbeat_at >= b.dead_before FROM p), false), now() FROM b" },
+
     [STMT_LOAD_ROWS] = { "load_rows", 2, { OID_INT2_ARRAY, OID_UUID_ARRAY },
         "SELECT u.n, now(), " SAGA_COLUMNS ", s.input"
         " FROM unnest($1, $2) WITH ORDINALITY AS u (shard, uid, n)"
@@ -274,13 +332,17 @@ const struct stmt stmts[STMT_COUNT] = {
     /* The next sagas behind (shard, uid) that are not terminal; n counts them from 1. */
     [STMT_LOAD_OPEN_ROWS] = { "load_open_rows", 3, { OID_INT2, OID_UUID, OID_INT8 },
         "SELECT row_number() OVER (ORDER BY s.shard, s.saga_uid), now(), " SAGA_COLUMNS ", s.input"
-        " FROM saga s WHERE " OPEN_STATES " AND (s.shard, s.saga_uid) > ($1, $2)"
+        " FROM saga s WHERE " NOT_TERMINAL " AND (s.shard, s.saga_uid) > ($1, $2)"
         " ORDER BY s.shard, s.saga_uid LIMIT $3" },
     [STMT_LOAD_OPEN_ENTRIES] = { "load_open_entries", 3, { OID_INT2, OID_UUID, OID_INT8 },
         "SELECT u.n, " ENTRY_COLUMNS " FROM (SELECT s.shard, s.saga_uid,"
-        " row_number() OVER (ORDER BY s.shard, s.saga_uid) AS n FROM saga s WHERE " OPEN_STATES
+        " row_number() OVER (ORDER BY s.shard, s.saga_uid) AS n FROM saga s WHERE " NOT_TERMINAL
         " AND (s.shard, s.saga_uid) > ($1, $2) ORDER BY s.shard, s.saga_uid LIMIT $3) u"
         " JOIN journal j ON j.shard = u.shard AND j.saga_uid = u.saga_uid ORDER BY u.n, j.seq" },
+
+    [STMT_OWN] = { "own", 4, { OID_TEXT, OID_INT2, OID_UUID, OID_INT8 },
+        "SELECT s.saga_uid, now() FROM saga s WHERE s.owner = $1 AND " OPEN_STATES
+        " AND (s.shard, s.saga_uid) > ($2, $3) ORDER BY s.shard, s.saga_uid LIMIT $4" },
 
     [STMT_LOAD_DEFINITION] = { "load_definition", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
         "SELECT r.revision, now(), r.content FROM definition d JOIN definition_revision r"

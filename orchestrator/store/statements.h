@@ -25,7 +25,7 @@ enum { /* types of parameters (pg_type) */
        OID_INT8_ARRAY = 1016,
        OID_UUID_ARRAY = 2951,
 };
-enum { STMT_PARAMS_MAX = 40 };
+enum { STMT_PARAMS_MAX = 41 };
 
 struct stmt {
     const char *name;
@@ -35,8 +35,10 @@ struct stmt {
 };
 
 /* The engine's connection. The writing ones, in the order in which a transaction runs them, return
- * (saga_uid, seq, now()) of each row that took effect as a whole; what is missing was refused. */
+ * (saga_uid, seq, now()) of each row that took effect as a whole; what is missing was refused.
+ * (ADOPT: uids; HEARTBEAT: what it found.) */
 enum stmt_id {
+    STMT_TAKE,
     STMT_EXTEND,
     STMT_START,
     STMT_GRANT,
@@ -45,6 +47,9 @@ enum stmt_id {
     STMT_PHASE,
     STMT_FINISH_END,
     STMT_LATE,
+    STMT_LET_GO,
+    STMT_ADOPT,
+    STMT_HEARTBEAT,
     STMT_WRITE_COUNT,
     STMT_LOAD_ROWS = STMT_WRITE_COUNT,
     STMT_LOAD_ENTRIES,
@@ -53,6 +58,7 @@ enum stmt_id {
     STMT_LOAD_KEY_ENTRIES,
     STMT_LOAD_OPEN_ROWS,
     STMT_LOAD_OPEN_ENTRIES,
+    STMT_OWN,
     STMT_LOAD_DEFINITION,
     STMT_COUNT
 };

@@ -2,6 +2,9 @@
 
 #include "base/mem.h"
 
+#include <stdio.h>
+#include <string.h>
+
 uint8_t store_shard(const char *namespace_, const char *definition, const char *saga_id)
 {
     const char *const parts[] = { namespace_, definition, saga_id };
@@ -15,6 +18,13 @@ uint8_t store_shard(const char *namespace_, const char *definition, const char *
         }
     }
     return (uint8_t)hash;
+}
+
+void store_granter(const char *node, const struct uuid *instance, char ret[STORE_GRANTER_SIZE])
+{
+    char text[UUID_TEXT_SIZE];
+    uuid_format(instance, text);
+    (void)snprintf(ret, STORE_GRANTER_SIZE, "%s/%s", node, strrchr(text, '-') + 1); /* 12 digits */
 }
 
 void store_saga_done(struct store_saga *saga)
@@ -32,8 +42,10 @@ void store_op_done(struct store_op *op)
     for (size_t i = 0; i < op->saga_count; i++)
         store_saga_done(&op->sagas[i]);
     mem_free(op->sagas);
+    mem_free(op->uids);
     mem_free(op->content.data);
     op->sagas = NULL;
-    op->saga_count = 0;
+    op->uids = NULL;
+    op->saga_count = op->uid_count = 0;
     op->content = (struct bytes){ NULL, 0 };
 }

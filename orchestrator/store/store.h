@@ -11,6 +11,7 @@
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
+#include "core/limits.h"
 #include "core/saga.h"
 
 #include <stdint.h>
@@ -119,8 +120,13 @@ struct store_op {
 };
 void store_op_done(struct store_op *op);
 
-/* A store knows the name of its node: it is written as owner of sagas and as `actor` of the leases
- * that it grants, and must be the engine's (struct engine_options). */
+enum { STORE_GRANTER_SIZE = LIMIT_WORKER_BYTES + 14 };
+/* What a process writes as `actor` of the leases that it grants: "node/" and 12 hex digits of its
+ * instance. So it knows its own grants again after a commit in doubt. */
+void store_granter(const char *node, const struct uuid *instance, char ret[STORE_GRANTER_SIZE]);
+
+/* A store knows the node and the instance of its process: they are written as owner of sagas and as
+ * granter of leases, and must be the engine's (struct engine_options). */
 struct store {
     const struct store_ops *ops;
 };

@@ -44,6 +44,11 @@ int write_route(struct store_op *op, struct write *ret, struct err *err)
         write.stmt = STMT_EXTEND;
         write.uid = op->uid;
         write.seq = op->seq;
+    } else if (op->kind == STORE_LOAD_UID || op->kind == STORE_LET_GO) {
+        write.stmt = op->kind == STORE_LET_GO ? STMT_LET_GO : STMT_TAKE;
+        write.uid = op->uid;
+    } else if (op->kind == STORE_ADOPT || op->kind == STORE_HEARTBEAT) {
+        write.stmt = op->kind == STORE_ADOPT ? STMT_ADOPT : STMT_HEARTBEAT;
     } else if (op->kind == STORE_START) {
         if (t->finishes || t->changes_row || t->late_row ||
             (t->append_seq && (t->append_seq != 1 || !grants_only(op))))
@@ -260,7 +265,39 @@ static void put_phase(struct params *params, const struct store_op *op, const st
     }
 }
 
-static void put(struct params *params, const struct write *write)
+static void put_let_go(struct params *params, const struct store_op *op)
+{
+    put_place(params, &op->uid);
+    if (op->wake_at_ms < INT64_MAX)
+        params_int8(params, op->wake_at_ms);
+    else
+        params_null(params);
+    params_text(params, op->waiting_handler);
+}
+
+static void put_adopt(struct params *params, const struct store_op *op, const char *node)
+{
+    for (size_t i = 0; i < op->handler_count; i++) {
+        params_seek(params, 0);
+        params_text(params, op->handlers[i]);
+    }
+    params_seek(params, 1);
+    params_text(params, node);
+    params_int8(params, op->dead_ms);
+    params_int8(params, (int64_t)op->limit);
+}
+
+static void put_heartbeat(struct params *params, const struct store_op *op, const char *node)
+{
+    params_text(params, node);
+    params_uuid(params, &op->instance);
+    params_int8(params, op->dead_ms);
+    params_bool(params, op->beat == STORE_BEAT_JOIN);
+    params_bool(params, op->beat == STORE_BEAT_LEAVE);
+}
+
+/* The arrays' elements for one operation, and all of a statement that carries only one. */
+static void put(struct params *params, const struct write *write, const char *node)
 {
     const struct store_op *op = write->op;
     switch (write->stmt) {
@@ -268,6 +305,18 @@ static void put(struct params *params, const struct write *write)
         put_place(params, &op->uid);
         params_int8(params, op->seq);
         params_int8(params, op->lease_ms);
+        break;
+    case STMT_TAKE:
+        put_place(params, &op->uid);
+        break;
+    case STMT_LET_GO:
+        put_let_go(params, op);
+        break;
+    case STMT_ADOPT:
+        put_adopt(params, op, node);
+        break;
+    case STMT_HEARTBEAT:
+        put_heartbeat(params, op, node);
         break;
     case STMT_START:
         put_start(params, op, &write->uid);
@@ -297,16 +346,42 @@ static void put(struct params *params, const struct write *write)
     }
 }
 
-void write_fill(struct params *params, const struct write *writes, size_t count, const char *node)
+void write_fill(struct params *params, const struct write *writes, size_t count,
+                const struct write_self *self)
 {
     enum stmt_id stmt = writes[0].stmt;
     params_start(params, &stmts[stmt]);
     for (size_t i = 0; i < count; i++) {
         params_seek(params, 0);
-        put(params, &writes[i]);
+        put(params, &writes[i], self->node);
     }
-    if (stmt == STMT_START)
-        params_text(params, node); /* the one scalar, behind the arrays */
+    /* What is the same for all, behind the arrays. */
+    if (stmt == STMT_START || stmt == STMT_GRANT || stmt == STMT_FINISH_GRANT || stmt == STMT_PHASE)
+        params_text(params, self->granter);
+    if (stmt == STMT_START || stmt == STMT_TAKE || stmt == STMT_LET_GO)
+        params_text(params, self->node);
+}
+
+size_t write_rows_max(enum stmt_id stmt)
+{
+    return stmt == STMT_ADOPT || stmt == STMT_HEARTBEAT ? 1 : WRITE_ROWS_MAX;
+}
+
+static int take_heartbeat(const PGresult *result, struct write *write, struct err *err)
+{
+    struct columns columns = { .result = result, .table = "node", .err = err };
+    if (PQntuples(result) == 0)
+        return 0; /* another process has the name */
+    int32_t nodes_alive = columns_int4(&columns);
+    bool was_dead = columns_bool(&columns);
+    int64_t now_ms = columns_time_ms(&columns);
+    if (columns.failed)
+        return (int)err->code;
+    write->op->nodes_alive = nodes_alive;
+    write->op->was_dead = was_dead;
+    write->now_ms = now_ms;
+    write->applied = true;
+    return 0;
 }
 
 static struct write *find(struct write *writes, size_t count, const struct uuid *uid, int64_t seq)
@@ -322,8 +397,18 @@ static struct write *find(struct write *writes, size_t count, const struct uuid 
     return low < count && compare_place(&writes[low], uid, seq) == 0 ? &writes[low] : NULL;
 }
 
+static int take_adopted(const PGresult *result, struct write *write, struct err *err)
+{
+    write->applied = true;
+    return decode_uids(result, write->op, &write->now_ms, err);
+}
+
 int write_mark(const PGresult *result, struct write *writes, size_t count, struct err *err)
 {
+    if (writes[0].stmt == STMT_ADOPT)
+        return take_adopted(result, writes, err);
+    if (writes[0].stmt == STMT_HEARTBEAT)
+        return take_heartbeat(result, writes, err);
     const char *name = stmts[writes[0].stmt].name;
     struct columns columns = { .result = result, .table = name, .err = err };
     for (int row = 0; row < PQntuples(result); row++) {

@@ -6,6 +6,8 @@
 #include "store/params.h"
 #include "store/store.h"
 
+enum { WRITE_ROWS_MAX = 128 }; /* of one statement; more are sent as several */
+
 struct write { /* one operation of a batch */
     struct store_op *op;
     enum stmt_id stmt;
@@ -15,14 +17,22 @@ struct write { /* one operation of a batch */
     int64_t now_ms;
 };
 
+struct write_self { /* what is written of the process itself; borrowed */
+    const char *node, *granter;
+};
+
 /* Fails with ERR_INTERNAL for a transition that no statement carries. */
 MUST_USE int write_route(struct store_op *op, struct write *ret, struct err *err);
 /* Order of execution: suspects last, then by statement, then by (shard, uid, seq), so that two
  * stores lock rows in the same order. For qsort. */
 int write_compare(const void *a, const void *b);
 /* Parameters of writes[0..count), which all have the same statement. */
-void write_fill(struct params *params, const struct write *writes, size_t count, const char *node);
-/* Marks what the result names. Fails when it names a row that was not asked for. */
+void write_fill(struct params *params, const struct write *writes, size_t count,
+                const struct write_self *self);
+/* How many operations at most one statement carries. */
+size_t write_rows_max(enum stmt_id stmt);
+/* Marks what the result names, and takes what ADOPT and HEARTBEAT answer. Fails when it names a row
+ * that was not asked for. */
 MUST_USE int write_mark(const PGresult *result, struct write *writes, size_t count,
                         struct err *err);
 

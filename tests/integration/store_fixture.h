@@ -19,8 +19,10 @@ void fixture_database(struct test_postgres *postgres, const char *name,
  * program ends. */
 const struct definition *fixture_definition(void);
 
-/* A store that has connected. */
+/* A store that has connected: as node-1 and fixture_instance, or as another. */
+extern const struct uuid fixture_instance;
 struct store *fixture_store(const char *conninfo);
+struct store *fixture_store_of(const char *conninfo, const char *node, const struct uuid *instance);
 /* Drives it until it is usable with a generation other than `before`. */
 void fixture_wait_ready(struct store *store, uint64_t before);
 /* Drives it until the batch is done; the result is in each operation. */

@@ -63,7 +63,8 @@ static void session_send(struct session *session, struct copy *copy)
     struct err err;
     fixture_exec(session->conn, "BEGIN");
     ASSERT_OK(write_route(&copy->op, &session->write, &err), &err);
-    write_fill(&session->params, &session->write, 1, "node");
+    const struct write_self self = { "node-1", "node-1/aabbccddeeff" };
+    write_fill(&session->params, &session->write, 1, &self);
     ASSERT_OK(params_send(&session->params, session->conn, &err), &err);
 }
 

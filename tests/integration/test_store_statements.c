@@ -138,8 +138,13 @@ static void test_plans_on_a_filled_database(void **state)
         " || lpad(to_hex(i), 10, '0') || lpad(to_hex(i % 256), 2, '0'))::uuid AS uid"
         " FROM generate_series(1, 20000) i;"
         "INSERT INTO saga_key SELECT shard, 'test', 'pay', 'k' || i, uid, 1, sha256('x') FROM n;"
-        "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run, state,"
-        " phase, doubt, started_at, updated_at) SELECT shard, uid, 'test', 'pay', 1, 'k' || i, 1,"
+        "INSERT INTO node SELECT 'node-' || i, gen_random_uuid(), now(),"
+        " now() - i * interval '1 hour' FROM generate_series(0, 30) i;"
+        "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run, owner,"
+        " wake_at, waiting_handler, state, phase, doubt, started_at, updated_at)"
+        " SELECT shard, uid, 'test', 'pay', 1, 'k' || i, 1,"
+        " CASE WHEN i % 500 <> 0 THEN 'node-' || i % 3 END,"
+        " CASE WHEN i % 1000 = 0 THEN now() END, CASE WHEN i % 1000 = 500 THEN 'pay.do' END,"
         " CASE WHEN i % 100 = 0 THEN 'RUNNING' ELSE 'SUCCEEDED' END,"
         " CASE WHEN i % 100 = 0 THEN 'RUNNING' ELSE 'SUCCEEDED' END, false,"
         " now() - i * interval '1 s', now() FROM n;"
@@ -149,7 +154,7 @@ static void test_plans_on_a_filled_database(void **state)
         "ANALYZE");
     explain_all(stmts, STMT_COUNT, CONNECT_ENGINE);
     explain_all(read_stmts, READ_COUNT, CONNECT_READER);
-    fixture_exec(conn, "TRUNCATE saga, saga_key, journal");
+    fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node");
     PQfinish(conn);
 }
 
