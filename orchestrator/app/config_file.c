@@ -14,20 +14,33 @@ struct reading {
     bool failed; /* err is set; nothing more is looked at */
 };
 
-/* fgets for inih, which cuts long lines without a word: they are refused here. */
+static char *refuse_line(struct reading *reading, const char *what)
+{
+    reading->failed = true;
+    (void)err_set(reading->err, ERR_INVALID, "the line %s", what);
+    return NULL;
+}
+
+/* fgets for inih, which would cut long lines, and any line at a NUL byte, without a word: they are
+ * refused here. */
 static char *read_line(char *text, int size, void *ctx)
 {
     struct reading *reading = ctx;
-    if (reading->failed || !fgets(text, size, reading->file))
+    int length = 0, c = 0;
+    if (reading->failed)
         return NULL;
     reading->line++;
-    size_t length = strlen(text);
-    if (length + 1 == (size_t)size && text[length - 1] != '\n' && !feof(reading->file)) {
-        (void)err_set(reading->err, ERR_INVALID, "the line is longer than %zu bytes", length);
-        reading->failed = true;
-        return NULL;
+    while (c != '\n' && length + 1 < size && (c = getc(reading->file)) != EOF) {
+        if (c == '\0')
+            return refuse_line(reading, "holds a NUL byte");
+        text[length++] = (char)c;
     }
-    return text;
+    text[length] = '\0';
+    if (c == '\n' || (length && c == EOF))
+        return text;
+    if (c != EOF && getc(reading->file) != EOF)
+        return refuse_line(reading, "is too long");
+    return length ? text : NULL;
 }
 
 static int take_value(void *ctx, const char *section, const char *name, const char *value)

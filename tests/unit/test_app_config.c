@@ -149,6 +149,39 @@ static void test_a_line_too_long_is_refused_not_cut(void **state)
     assert_non_null(strstr(err.msg, "/nonexistent/sagad.ini"));
 }
 
+/* The last line may lack its end; a NUL byte anywhere is refused, as what is behind it would be
+ * lost.
+ */
+static void test_a_nul_byte_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *content;
+        size_t size;
+        const char *fault; /* NULL: none */
+    } rows[] = {
+        { "grace = 1\nnode = a", 18, NULL },
+        { "grace = 1\nnode = a\n", 19, NULL },
+        { "grace = 1\nnode = a\0b\n", 21, "line 2: the line holds a NUL byte" },
+        { "grace = 1\nnode = a\0b", 20, "line 2: the line holds a NUL byte" },
+        { "\0grace = 1\nnode = a", 19, "line 1: the line holds a NUL byte" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct config config = { .command = CONFIG_FOR_SERVE };
+        struct err err;
+        char path[64];
+        write_file(path, rows[i].content, rows[i].size);
+        int rc = config_read_file(&config, path, &err);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rc, rows[i].fault ? ERR_INVALID : 0);
+        if (rows[i].fault)
+            assert_non_null(strstr(err.msg, rows[i].fault));
+        else
+            assert_string_equal(config_text(&config, CONFIG_NODE), "a");
+        config_done(&config);
+    }
+}
+
 static void test_one_file_serves_both_commands(void **state)
 {
     (void)state;
@@ -346,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_each_later_source_wins),
         cmocka_unit_test(test_mistakes_in_a_file_stop_with_their_line),
         cmocka_unit_test(test_a_line_too_long_is_refused_not_cut),
+        cmocka_unit_test(test_a_nul_byte_is_refused),
         cmocka_unit_test(test_one_file_serves_both_commands),
         cmocka_unit_test(test_bad_environment_is_named),
         cmocka_unit_test(test_durations),
