@@ -32,7 +32,8 @@ const struct config_option config_options[CONFIG_COUNT] = {
         "Start on a PostgreSQL that may lose commits (fsync, synchronous_commit or"
         " full_page_writes off). For experiments only." },
     [CONFIG_NODE] = { "node", "SAGAD_NODE", CONFIG_TYPE_TEXT, "", 0, LIMIT_WORKER_BYTES, false, BOTH,
-        "Name of this orchestrator, in the database and on screens. Empty: the host's name." },
+        "Name of this orchestrator, in the database and on screens; each that runs needs its own,"
+        " and the same one again after a restart. Empty: the host's name and the port." },
     [CONFIG_LOG_LEVEL] = { "log-level", "SAGAD_LOG_LEVEL", CONFIG_TYPE_LOG_LEVEL, "info", 0, 0,
         false, BOTH, "debug, info, warn or error; the log goes to stderr." },
     [CONFIG_GRACE] = { "grace", "SAGAD_GRACE", CONFIG_TYPE_DURATION, "10s", 0, HOUR, false, BOTH,
@@ -56,6 +57,15 @@ const struct config_option config_options[CONFIG_COUNT] = {
         10 * MINUTE, false, BOTH,
         "How long a worker whose stream broke may take to come back before its idempotent steps"
         " are given to another one." },
+    [CONFIG_HEARTBEAT] = { "heartbeat", "SAGAD_HEARTBEAT", CONFIG_TYPE_DURATION, "2s", 100,
+        10 * MINUTE, false, BOTH, "How often this orchestrator says in the database that it lives." },
+    [CONFIG_NODE_DEAD] = { "node-dead", "SAGAD_NODE_DEAD", CONFIG_TYPE_DURATION, "10s", 500,
+        HOUR, false, BOTH,
+        "An orchestrator that was silent for so long counts as dead: the others adopt its sagas."
+        " The same for all on one database, and several times the heartbeat." },
+    [CONFIG_RESIDENT_SAGAS_MAX] = { "resident-sagas-max", "SAGAD_RESIDENT_SAGAS_MAX",
+        CONFIG_TYPE_INTEGER, "200000", 100, 100000000, false, BOTH,
+        "Sagas kept in memory; beyond that those at rest wait in the database alone." },
     [CONFIG_OPEN_FILES] = { "open-files", "SAGAD_OPEN_FILES", CONFIG_TYPE_INTEGER, "65536", 256,
         1048576, false, BOTH,
         "Open files to ask the system for; each connection needs one. A lower hard limit is"

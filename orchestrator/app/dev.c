@@ -33,12 +33,13 @@ static void announce(const struct dev_postgres *postgres, const struct serve *se
 }
 
 /* Until a signal asks us to end, or PostgreSQL ends by itself: that is an error. */
-static int wait_for_the_end(struct dev_postgres *postgres, struct err *err)
+static int wait_for_the_end(struct dev_postgres *postgres, const struct serve *serve,
+                            struct err *err)
 {
     for (;;) {
         int signal_number = signals_wait(LOOK_MS);
         if (signals_is_end(signal_number))
-            return 0;
+            return serve_fault(serve, err);
         if (!dev_postgres_runs(postgres, err))
             return err->code;
     }
@@ -60,7 +61,7 @@ int dev_run(const struct config *config, struct err *err)
     rc = serve_start(&serve_options, &serve, err);
     if (rc == 0 && serve) {
         announce(postgres, serve);
-        rc = wait_for_the_end(postgres, err);
+        rc = wait_for_the_end(postgres, serve, err);
         serve = serve_stop(serve);
     }
     postgres = dev_postgres_stop(postgres);

@@ -143,8 +143,9 @@ static int serve_run(const struct config *config, struct err *err)
         return rc;
     while (!signals_is_end(signals_wait(WAIT_MS)))
         continue; /* a child of nobody's, or an hour without a signal */
+    rc = serve_fault(serve, err);
     serve = serve_stop(serve);
-    return 0;
+    return rc;
 }
 
 static int run(const struct command_line *line, const struct config *config)

@@ -15,6 +15,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -28,7 +30,10 @@ enum {
     READY_LOOK_MS = 10,
     READY_TELL_MS = 5000, /* how often to say what we wait for */
     CONNECT_TIMEOUT_S = 5,
+    FAULT_TEXT_SIZE = 256,
 };
+
+enum fault_state { FAULT_NONE, FAULT_BEING_WRITTEN, FAULT_WRITTEN };
 
 struct serve {
     char node[NODE_SIZE];
@@ -42,15 +47,43 @@ struct serve {
     const char **addresses; /* one block */
     size_t address_count;
     char (*bound)[ADDRESS_SIZE]; /* with their real ports */
+    atomic_int fault;            /* enum fault_state */
+    char fault_text[FAULT_TEXT_SIZE];
 };
 
 void serve_node_name(const struct config *config, char *ret, size_t size)
 {
     const char *node = config_text(config, CONFIG_NODE);
-    (void)snprintf(ret, size, "%s", node);
-    if (!*node && gethostname(ret, size) != 0)
-        (void)snprintf(ret, size, "sagad"); /* a host name longer than the limit */
-    ret[size - 1] = '\0';
+    if (*node) {
+        (void)snprintf(ret, size, "%s", node); /* within the limit of the setting */
+        return;
+    }
+    char host[NODE_SIZE];
+    if (gethostname(host, sizeof host) != 0)
+        (void)snprintf(host, sizeof host, "sagad"); /* a host name longer than the limit */
+    host[sizeof host - 1] = '\0';
+    const char *first = config_text(config, CONFIG_LISTEN);
+    size_t length = strcspn(first, ",");
+    const char *colon = memrchr(first, ':', length);
+    (void)snprintf(ret, size, "%s%.*s", host, colon ? (int)(first + length - colon) : 0,
+                   colon ? colon : "");
+}
+
+void serve_end(struct serve *serve, const char *why)
+{
+    int none = FAULT_NONE;
+    if (!atomic_compare_exchange_strong(&serve->fault, &none, FAULT_BEING_WRITTEN))
+        return;
+    (void)snprintf(serve->fault_text, sizeof serve->fault_text, "%s", why);
+    atomic_store(&serve->fault, FAULT_WRITTEN);
+    (void)kill(getpid(), SIGTERM); /* cannot fail for the own process */
+}
+
+int serve_fault(const struct serve *serve, struct err *err)
+{
+    if (atomic_load(&serve->fault) != FAULT_WRITTEN)
+        return 0;
+    return err_set(err, ERR_UNAVAILABLE, "%s", serve->fault_text);
 }
 
 /* --- before anything runs ----------------------------------------------------------------------
@@ -157,15 +190,23 @@ static int start_thread(struct serve *serve, struct err *err)
     return 0;
 }
 
+static void on_expelled(void *ctx)
+{
+    serve_end(ctx, "another process serves under this node's name; give each sagad a --node of its"
+                   " own");
+}
+
 static int start_engine(struct serve *serve, const struct serve_options *options, struct err *err)
 {
     const struct config *config = options->config;
     struct rng rng;
     rng_seed_os(&rng);
+    const struct uuid instance = uuid_v7(clock_wall_ms(&clock_system), &rng, 0);
     const struct store_pg_options store_options = {
         .conninfo = options->conninfo,
         .clock = &clock_system,
         .node = serve->node,
+        .instance = instance,
         .unsafe = config_bool(config, CONFIG_UNSAFE),
         .rng_seed = rng_next(&rng),
     };
@@ -176,6 +217,12 @@ static int start_engine(struct serve *serve, const struct serve_options *options
         .clock = &clock_system,
         .rng_seed = rng_next(&rng),
         .node = serve->node,
+        .instance = instance,
+        .heartbeat_ms = config_number(config, CONFIG_HEARTBEAT),
+        .node_dead_ms = config_number(config, CONFIG_NODE_DEAD),
+        .expelled = on_expelled,
+        .expelled_ctx = serve,
+        .resident_max = config_number(config, CONFIG_RESIDENT_SAGAS_MAX),
         .mailbox_limit = ENGINE_MAILBOX_LIMIT,
         .batch_limit = (size_t)config_number(config, CONFIG_BATCH_MAX),
         .grace_ms = config_number(config, CONFIG_RESEND_GRACE),
@@ -215,7 +262,7 @@ static bool wait_until_ready(const struct serve *serve)
         int64_t now = clock_mono_ms(&clock_system);
         if (now - told < READY_TELL_MS)
             continue;
-        log_line(LOG_INFO, "waiting until the open sagas are loaded", NULL);
+        log_line(LOG_INFO, "waiting until this node has joined", NULL);
         told = now;
     }
     return true;
@@ -229,7 +276,7 @@ static int start_parts(struct serve *serve, const struct serve_options *options,
     if (start_engine(serve, options, err) != 0 || start_rpc(serve, options, err) != 0)
         return err->code;
     *ret_ended = !wait_until_ready(serve);
-    return 0;
+    return serve_fault(serve, err);
 }
 
 static void announce(const struct serve *serve)

@@ -76,6 +76,17 @@ static inline bool dispatch_ready_waits(const struct dispatch_ready *ready)
 {
     return ready->group != NULL;
 }
+struct dispatch_handler *dispatch_ready_handler(const struct dispatch_ready *ready); /* it waits */
+const char *dispatch_handler_name(const struct dispatch_handler *handler);
+/* Has it a session at all that would take tasks now or later? */
+bool dispatch_handler_is_served(const struct dispatch_handler *handler);
+/* Is there credit for it now? */
+bool dispatch_handler_has_credit(const struct dispatch_handler *handler);
+/* Names of the handlers that are served and for which fewer than ready_max operations wait, in an
+ * array that grows as needed; borrowed names, which live as long as the dispatch. 0, or -1: memory.
+ */
+MUST_USE int dispatch_served(const struct dispatch *dispatch, int64_t ready_max,
+                             const char ***names, size_t *capacity, size_t *ret_count);
 /* How many operations wait for it. */
 int64_t dispatch_handler_ready(const struct dispatch_handler *handler);
 /* The next operation for which some session has credit, taken out of its queue; NULL: none. */

@@ -107,7 +107,46 @@ void dispatch_unreserve(struct dispatch_subscription *subscription)
     handler_activate(subscription->handler);
 }
 
-static bool handler_has_credit(const struct dispatch_handler *handler)
+struct dispatch_handler *dispatch_ready_handler(const struct dispatch_ready *ready)
+{
+    return ready->group->handler;
+}
+
+const char *dispatch_handler_name(const struct dispatch_handler *handler)
+{
+    return handler->name;
+}
+
+bool dispatch_handler_is_served(const struct dispatch_handler *handler)
+{
+    const struct dispatch_subscription *at = handler->subscriptions;
+    if (!at)
+        return false;
+    do {
+        if (!at->session->draining)
+            return true;
+        at = at->next;
+    } while (at != handler->subscriptions);
+    return false;
+}
+
+int dispatch_served(const struct dispatch *dispatch, int64_t ready_max, const char ***names,
+                    size_t *capacity, size_t *ret_count)
+{
+    size_t count = 0;
+    for (const struct dispatch_handler *handler = dispatch->handlers; handler;
+         handler = handler->hh.next) {
+        if (handler->ready >= ready_max || !dispatch_handler_is_served(handler))
+            continue;
+        if (mem_grow((void **)names, capacity, count, sizeof **names))
+            return -1;
+        (*names)[count++] = handler->name;
+    }
+    *ret_count = count;
+    return 0;
+}
+
+bool dispatch_handler_has_credit(const struct dispatch_handler *handler)
 {
     const struct dispatch_subscription *at = handler->subscriptions;
     if (!at)
@@ -124,7 +163,7 @@ struct dispatch_ready *dispatch_ready_take(struct dispatch *dispatch)
 {
     while (dispatch->active) {
         struct dispatch_handler *handler = dispatch->active;
-        if (!handler->turn || !handler_has_credit(handler)) {
+        if (!handler->turn || !dispatch_handler_has_credit(handler)) {
             handler_deactivate(handler);
             continue;
         }

@@ -167,20 +167,20 @@ static void credit_back(struct flight *flight)
 }
 
 /* The grant may be durable, but its task never left: once the saga is loaded again, that lease is
- * given back if it is there. Before anything else is asked of the fresh copy: if it is not there, a
- * later grant may take the same position, and that one is sent. And only while the stream that it
- * was meant for is still ours: while one orchestrator runs, nobody else can then have granted to
- * that worker. */
+ * given back if it is there and this process granted it. Before anything else is asked of the fresh
+ * copy: if it is not there, a later grant may take the same position, and that one is sent. */
 static struct engine_work *unsent_release(struct flight *flight)
 {
     const struct transition *t = &flight->transition;
-    if (!flight->session)
-        return NULL;
     for (size_t i = 0; t->append_seq && i < t->append_count; i++) {
         const struct journal_entry *entry =
             saga_entry(flight->slot->saga, t->append_seq + (int64_t)i);
-        if (entry->kind == ENTRY_LEASE) /* a transition grants one at most */
-            return lease_end_new(entry, OUTCOME_RELEASED);
+        if (entry->kind != ENTRY_LEASE)
+            continue;
+        struct engine_work *work = lease_end_new(entry, OUTCOME_RELEASED);
+        if (work)
+            CONTAINER(work, struct lease_end, work)->if_ours = true;
+        return work; /* a transition grants one at most */
     }
     return NULL;
 }
@@ -282,6 +282,8 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
     if (flight->op.result == STORE_OK) {
         struct store_saga saga = flight->op.sagas[0];
         flight->op.saga_count = 0;
+        saga.mine = saga.mine || flight->op.take;
+        slot->adopted = slot->adopted || flight->op.take;
         loaded_install(engine, &saga);
         return;
     }
@@ -326,30 +328,19 @@ static void load_key_done(struct engine *engine, struct flight *flight)
     loaded_install(engine, &saga);
 }
 
-static void load_open_done(struct engine *engine, struct flight *flight)
+/* Whatever became of it: if it is still this node's, the next listing of its own finds it. */
+static void let_go_done(struct engine *engine, struct flight *flight)
 {
-    engine->load_in_flight = false;
-    if (flight->op.result == STORE_FAILED || flight->op.result == STORE_UNKNOWN) {
-        log_line(LOG_WARN, "loading sagas failed, again", "err", flight->op.err.msg, NULL);
+    struct slot *slot = flight->slot;
+    if (flight->op.result == STORE_FAILED) {
+        slot_block(engine, slot);
         return;
     }
-    size_t count = flight->op.result == STORE_OK ? flight->op.saga_count : 0;
-    flight->op.saga_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        engine->load_after = flight->op.sagas[i].row.uid;
-        engine->load_from_start = false;
-        struct slot *slot = slot_get(engine, &flight->op.sagas[i].row.uid);
-        if (slot)
-            loaded_install(engine, &flight->op.sagas[i]);
-        else
-            store_saga_done(&flight->op.sagas[i]); /* memory: the next load finds it */
-    }
-    if (count < flight->op.limit) {
-        engine->loading = false;
-        if (!atomic_exchange(&engine->ready, true))
-            log_line(LOG_INFO, "serving", "sagas",
-                     log_fmt("%lld", atomic_load(&engine->counters.sagas_resident)), NULL);
-    }
+    slot_drop_copy(engine, slot);
+    if (slot->first)
+        slot_make_runnable(engine, slot);
+    else
+        slot_free(engine, slot);
 }
 
 /* --- */
@@ -414,8 +405,14 @@ void complete_op(struct engine *engine, struct store_op *op)
         load_uid_done(engine, flight);
     else if (op->kind == STORE_LOAD_KEY)
         load_key_done(engine, flight);
-    else if (op->kind == STORE_LOAD_OPEN)
-        load_open_done(engine, flight);
+    else if (op->kind == STORE_OWN)
+        nodes_own_done(engine, op);
+    else if (op->kind == STORE_ADOPT)
+        nodes_adopt_done(engine, op);
+    else if (op->kind == STORE_HEARTBEAT)
+        nodes_beat_done(engine, op);
+    else if (op->kind == STORE_LET_GO)
+        let_go_done(engine, flight);
     else
         complete_write(engine, flight);
     flight_free(engine, flight);

@@ -110,6 +110,12 @@ void definitions_forget_current(struct engine *engine, const char *namespace_, c
         slot->current = 0;
 }
 
+void definitions_forget_all_current(struct engine *engine)
+{
+    for (struct definition_slot *slot = engine->definitions; slot; slot = slot->hh.next)
+        slot->current = 0;
+}
+
 void definitions_fill_batch(struct engine *engine)
 {
     while (engine->definitions_to_load && engine->batch_count < engine->options.batch_limit) {

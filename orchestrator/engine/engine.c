@@ -41,10 +41,13 @@ const struct engine_counter_name engine_counter_names[] = {
     COUNTER(decisions_lost, "decisions taken anew because another was first"),
     COUNTER(operations_failed, "operations that the database or the core refused"),
     COUNTER(reconnects, "connections to the database, the first included"),
+    COUNTER(sagas_adopted, "sagas that this node took over"),
+    COUNTER(sagas_let_go, "sagas that left memory for other nodes, or for want of room"),
     COUNTER(sagas_resident, "sagas in memory now"),
     COUNTER(sagas_ready, "operations that wait for a worker now"),
     COUNTER(leases_live, "leases live now"),
     COUNTER(workers_connected, "worker streams now"),
+    COUNTER(nodes_alive, "orchestrators on this database now, this one included"),
 };
 const size_t engine_counter_count = ARRAY_LEN(engine_counter_names);
 
@@ -58,6 +61,13 @@ int engine_new(const struct engine_options *options, struct engine **ret, struct
         engine->options.batch_limit = LIMIT_BATCH_EVENTS;
     if (!engine->options.mailbox_limit)
         engine->options.mailbox_limit = ENGINE_MAILBOX_LIMIT;
+    if (!engine->options.heartbeat_ms)
+        engine->options.heartbeat_ms = ENGINE_HEARTBEAT_MS;
+    if (!engine->options.node_dead_ms)
+        engine->options.node_dead_ms = ENGINE_NODE_DEAD_MS;
+    if (!engine->options.resident_max)
+        engine->options.resident_max = ENGINE_RESIDENT_MAX;
+    store_granter(options->node, &options->instance, engine->granter);
     engine->store = options->store;
     engine->dispatch = dispatch_new();
     if (!engine->dispatch || mailbox_init(&engine->mailbox, engine->options.mailbox_limit, err)) {
@@ -100,15 +110,9 @@ bool engine_is_ready(const struct engine *engine)
     return atomic_load(&engine->ready);
 }
 
-/* Every copy dies with the connection that it was loaded on: all are loaded again. */
-static void connection_is_new(struct engine *engine, uint64_t generation)
+static void drop_all_copies(struct engine *engine)
 {
-    engine->generation = generation;
     engine->grace_until = engine->now_mono + engine->options.grace_ms;
-    engine->loading = true;
-    engine->load_in_flight = false;
-    engine->load_from_start = true;
-    COUNT(engine, reconnects, 1);
     struct slot *slot, *next;
     HASH_ITER(hh, engine->slots, slot, next)
     {
@@ -118,6 +122,15 @@ static void connection_is_new(struct engine *engine, uint64_t generation)
         else
             slot_free(engine, slot);
     }
+}
+
+/* Every copy dies with the connection that it was loaded on. */
+static void connection_is_new(struct engine *engine, uint64_t generation)
+{
+    engine->generation = generation;
+    COUNT(engine, reconnects, 1);
+    nodes_connection_is_new(engine);
+    drop_all_copies(engine);
 }
 
 static void take_completions(struct engine *engine)
@@ -148,14 +161,13 @@ static void take_timers(struct engine *engine)
 
 static bool may_submit(const struct engine *engine)
 {
-    return !engine->stopping && engine->generation &&
+    return !engine->stopping && !engine->expelled && engine->generation &&
            engine->store->ops->generation(engine->store) == engine->generation &&
            !engine->store->ops->busy(engine->store);
 }
 
-static void submit_batch(struct engine *engine)
+static void batch_submit(struct engine *engine)
 {
-    step_fill_batch(engine);
     if (!engine->batch)
         return;
     struct store_op *batch = engine->batch;
@@ -172,13 +184,15 @@ static int64_t wake_at(const struct engine *engine)
 {
     int64_t at = engine->store->ops->wake_at(engine->store);
     const struct heap_node *top = heap_top(&engine->timers);
+    bool may = may_submit(engine);
     int64_t others[] = { top ? top->key : INT64_MAX, waiters_due_at(engine),
-                         dispatch_lost_at(engine->dispatch) };
+                         dispatch_lost_at(engine->dispatch),
+                         may ? nodes_due_at(engine) : INT64_MAX };
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] < at)
             at = others[i];
-    if (may_submit(engine) && (engine->runnable || engine->starts || engine->key_loads ||
-                               engine->definitions_to_load || engine->loading))
+    if (may && engine->member &&
+        (engine->runnable || engine->starts || engine->key_loads || engine->definitions_to_load))
         return engine->now_mono;
     return at;
 }
@@ -193,10 +207,17 @@ int64_t engine_turn(struct engine *engine)
         workers_flush(engine); /* of the copies that die now */
         connection_is_new(engine, generation);
     }
+    if (engine->reload && may_submit(engine)) { /* nothing is in flight */
+        workers_flush(engine);
+        drop_all_copies(engine);
+        nodes_reloaded(engine);
+    }
     events_take(engine);
     take_timers(engine);
-    if (may_submit(engine))
-        submit_batch(engine);
+    if (may_submit(engine)) {
+        step_fill_batch(engine);
+        batch_submit(engine);
+    }
     workers_flush(engine); /* while the next batch is on its way: all of this is durable */
     return wake_at(engine);
 }
@@ -254,6 +275,18 @@ static void wait_for_work(struct engine *engine, int64_t wait_ms)
     (void)poll(fds, gathers ? 1 : 2, timeout); /* EINTR: the next turn looks anyway */
 }
 
+/* The last batch: the others need not wait until this node counts as dead. False: it cannot be. */
+static bool leave(struct engine *engine)
+{
+    if (!engine->member || engine->expelled ||
+        engine->store->ops->generation(engine->store) != engine->generation)
+        return false;
+    engine->member = false; /* once */
+    nodes_beat(engine, STORE_BEAT_LEAVE);
+    batch_submit(engine);
+    return engine->store->ops->busy(engine->store);
+}
+
 void engine_run(struct engine *engine)
 {
     int64_t stop_at = INT64_MAX;
@@ -262,7 +295,9 @@ void engine_run(struct engine *engine)
         if (engine->stopping) {
             if (stop_at == INT64_MAX)
                 stop_at = engine->now_mono + STOP_LIMIT_MS;
-            if (!engine->store->ops->busy(engine->store) || engine->now_mono >= stop_at)
+            if (engine->now_mono >= stop_at)
+                break;
+            if (!engine->store->ops->busy(engine->store) && !leave(engine))
                 break;
         }
         wait_for_work(engine, wake - engine->now_mono);
@@ -294,6 +329,7 @@ struct engine *engine_free(struct engine *engine)
     {
         mem_free(flight);
     }
+    mem_free(engine->adopt_handlers);
     heap_done(&engine->timers);
     heap_done(&engine->wait_timers);
     (void)dispatch_free(engine->dispatch);

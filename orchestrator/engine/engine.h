@@ -173,7 +173,9 @@ struct engine_worker_event {
     struct engine_event event;
     struct worker_link *link;
     enum worker_event_kind kind;
-    const char *worker_id, *instance;    /* HELLO */
+    const char *worker_id, *instance; /* HELLO */
+    bool only_stream; /* HELLO: its process has no other stream, to no other node: what it does not
+                         list was never started, whoever granted it */
     const struct worker_credit *credits; /* HELLO: handlers (total: max in flight); CREDIT */
     size_t credit_count;
     struct worker_lease_ref *leases; /* HELLO (held), EXTEND, RELEASE */
@@ -195,8 +197,8 @@ struct engine_counters { /* read by anyone, written by the engine */
     atomic_llong sagas_started, starts_existed, sagas_succeeded, sagas_compensated, sagas_parked,
         tasks_sent, reports_accepted, reports_duplicate, reports_stale, late_reports,
         leases_expired, streams_lost, leases_released, leases_extended, batches, batch_items,
-        decisions_lost, operations_failed, reconnects, sagas_resident, sagas_ready, leases_live,
-        workers_connected;
+        decisions_lost, operations_failed, reconnects, sagas_adopted, sagas_let_go, sagas_resident,
+        sagas_ready, leases_live, workers_connected, nodes_alive;
 };
 struct engine_counter_name {
     const char *name, *help;
@@ -222,7 +224,15 @@ struct engine_options {
     struct store *store;
     const struct clock *clock;
     uint64_t rng_seed;
-    const char *node; /* name of this orchestrator */
+    const char *node;     /* name of this orchestrator, its own among all that are alive */
+    struct uuid instance; /* of this process: random */
+    int64_t heartbeat_ms; /* 0: ENGINE_HEARTBEAT_MS */
+    int64_t node_dead_ms; /* 0: ENGINE_NODE_DEAD_MS; its sagas are adopted then */
+    /* Called once when another process has taken this node's name: from then on the engine decides
+     * nothing; the owner must stop it. thread: the engine's. NULL: nobody wants to know. */
+    void (*expelled)(void *ctx);
+    void *expelled_ctx;
+    int64_t resident_max; /* sagas in memory, beyond which those at rest leave; 0: the default */
     size_t mailbox_limit, batch_limit;
     int64_t grace_ms;       /* no expiry after start and reconnect: 15 s */
     int64_t stream_lost_ms; /* before STREAM_LOST: 5 s */
@@ -233,6 +243,9 @@ enum {
     ENGINE_MAILBOX_LIMIT = 65536,
     ENGINE_GRACE_MS = 15000,
     ENGINE_STREAM_LOST_MS = 5000,
+    ENGINE_HEARTBEAT_MS = 2000,
+    ENGINE_NODE_DEAD_MS = 10000,
+    ENGINE_RESIDENT_MAX = 200000,
 };
 
 MUST_USE int engine_new(const struct engine_options *options, struct engine **ret, struct err *err);
@@ -243,7 +256,7 @@ MUST_USE bool engine_post(struct engine *engine, struct engine_event *event);
 MUST_USE bool engine_post_always(struct engine *engine, struct engine_event *event);
 /* thread: any */
 const struct engine_counters *engine_counters(const struct engine *engine);
-/* True once the sagas of the database are loaded and the engine serves. thread: any */
+/* True once this node has joined: it serves while its sagas are still being loaded. thread: any */
 bool engine_is_ready(const struct engine *engine);
 
 /* Runs until ENGINE_STOP has been handled: posts are refused from then on, the batch in flight is

@@ -6,7 +6,8 @@
  *   complete.c     what became of an operation; effects leave here, after the commit
  *   definitions.c  the revisions in memory
  *   workers.c      worker streams and leases
- *   events.c       events in: starts, verbs, definitions, status */
+ *   events.c       events in: starts, verbs, definitions, status
+ *   nodes.c        this node among the others: heartbeat, own, adopted and let-go sagas */
 #ifndef ENGINE_INTERNAL_H
 #define ENGINE_INTERNAL_H
 
@@ -21,6 +22,7 @@ enum {
     LOAD_CHUNK = 500,
     ACKS_PER_MESSAGE = 512,
     GRANT_BYTES_MAX = 8 * 1024 * 1024, /* payload granted to one stream in one batch */
+    FOREIGN_LOOK_MS = 500, /* another node's saga that somebody waits for here is loaded so often */
 };
 
 /* --- definitions --- */
@@ -67,6 +69,7 @@ struct lease_end { /* STREAM_LOST or RELEASED, found by the engine */
     int64_t seq, fence;
     char *worker; /* whose lease it must be; owned */
     enum outcome outcome;
+    bool if_ours; /* void unless this process granted it */
 };
 /* NULL: memory; then the lease's time ends it. */
 struct engine_work *lease_end_new(const struct journal_entry *lease, enum outcome outcome);
@@ -78,6 +81,7 @@ struct lease { /* a live lease of a resident saga */
     struct lease *next; /* of the saga */
     int64_t seq, fence;
     bool idempotent;
+    bool ours; /* this process granted it: it knows the stream that it went to */
 };
 
 /* --- sagas in memory --- */
@@ -97,9 +101,13 @@ struct slot {
     bool runnable; /* on the engine's list */
     bool time_due;
     bool suspect; /* its last operation failed */
+    bool mine;    /* the copy: this node owns the saga */
+    bool adopted; /* the next load: it was another's; its workers have the grace to come here */
     int blocked_ms;
-    int64_t not_before; /* monotonic: time brings nothing before; 0: no such limit */
-    struct saga *saga;  /* NULL while not loaded */
+    int64_t not_before;  /* monotonic: time brings nothing before; 0: no such limit */
+    int64_t grace_until; /* monotonic: none of its leases expires before */
+    int64_t ready_since; /* monotonic */
+    struct saga *saga;   /* NULL while not loaded */
     struct engine_work *first, **last;
     struct slot *prev_runnable, *next_runnable;
     struct heap_node timer;
@@ -148,6 +156,12 @@ struct link_session { /* what worker_link.session points to */
     } * tasks;
     size_t task_count, task_capacity;
     size_t granted_bytes; /* in the batch that is being filled */
+    bool only_stream;
+    struct held_lease { /* what the Hello listed; kept for an only stream */
+        struct uuid uid;
+        int64_t fence;
+    } * held;
+    size_t held_count;
     bool to_flush;
     struct link_session *next_flush;
     struct link_session *prev, *next; /* all */
@@ -174,6 +188,7 @@ struct engine {
 
     struct slot *slots;    /* hash */
     struct slot *runnable; /* ring */
+    size_t runnable_count;
     struct heap timers, wait_timers;
 
     struct definition_slot *definitions; /* hash */
@@ -187,9 +202,18 @@ struct engine {
     struct store_op *batch, **batch_last;
     size_t batch_count;
 
-    bool loading; /* the open sagas are being loaded in chunks */
-    bool load_in_flight, load_from_start;
-    struct uuid load_after;
+    char granter[STORE_GRANTER_SIZE]; /* what this process writes into the leases that it grants */
+    bool joined;                      /* this process has joined once */
+    bool member;                      /* and on this connection it is known that it still belongs */
+    bool expelled, reload;
+    int32_t nodes_alive;
+    bool beat_in_flight, own_in_flight, adopt_in_flight;
+    int64_t beat_at, adopt_at; /* monotonic */
+    bool owning;               /* its own sagas are being listed and loaded, in chunks */
+    bool own_from_start;
+    struct uuid own_after;
+    const char **adopt_handlers; /* borrowed by the ADOPT in flight */
+    size_t adopt_capacity;
 
     struct uuid last_uid; /* of the last start */
     struct link_session *links, *to_flush;
@@ -219,7 +243,7 @@ void slot_take_ready(struct engine *engine, struct slot *slot);
  * lease longer than it is: at most. */
 int64_t engine_db_now(const struct engine *engine);
 int64_t engine_db_now_at_most(const struct engine *engine);
-bool engine_expiry_allowed(const struct engine *engine);
+bool engine_expiry_allowed(const struct engine *engine, const struct slot *slot);
 
 /* step.c */
 /* Fills the batch from starts, runnable sagas and ready queues. */
@@ -241,6 +265,7 @@ void definitions_with(struct engine *engine, const char *namespace_, const char 
 /* NULL while it is not in memory. */
 const struct definition *definitions_current(struct engine *engine, const char *namespace_,
                                              const char *name);
+void definitions_forget_all_current(struct engine *engine);
 void definitions_forget_current(struct engine *engine, const char *namespace_, const char *name);
 void definitions_fill_batch(struct engine *engine);
 void definitions_loaded(struct engine *engine, struct store_op *op);
@@ -278,10 +303,28 @@ void workers_cancel_hints(struct engine *engine, struct slot *slot);
 /* A lease is about to be ended as EXPIRED: if its worker did not extend it, that worker gets no
  * more tasks until it says something. */
 void workers_expired(struct slot *slot, int64_t seq);
+/* A lease that another process granted was loaded: was it never started, by what its worker said?
+ */
+bool workers_never_started(const struct lease *lease);
 void workers_links_free(struct engine *engine);
 /* For the lease that the slot's copy holds at seq now. By the time it is applied the copy may be
  * another one, with somebody else's lease at that position: then it is void. */
 void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome);
+
+/* nodes.c */
+void nodes_connection_is_new(struct engine *engine);
+/* Heartbeat, own sagas, adoption. Before this node is a member nothing else may be submitted. */
+void nodes_fill_batch(struct engine *engine);
+void nodes_beat(struct engine *engine, enum store_beat beat);
+void nodes_beat_done(struct engine *engine, const struct store_op *op);
+void nodes_own_done(struct engine *engine, const struct store_op *op);
+void nodes_adopt_done(struct engine *engine, const struct store_op *op);
+void nodes_reloaded(struct engine *engine); /* all copies are dropped: its own are loaded again */
+void nodes_handlers_changed(struct engine *engine);
+int64_t nodes_due_at(const struct engine *engine);
+/* When a saga at rest is to leave this node's memory; INT64_MAX: not by itself. */
+int64_t nodes_let_go_at(const struct engine *engine, const struct slot *slot);
+void nodes_let_go(struct engine *engine, struct slot *slot, struct flight *flight);
 
 #define COUNT(engine, name, n)                                                                     \
     atomic_fetch_add_explicit(&(engine)->counters.name, (n), memory_order_relaxed)

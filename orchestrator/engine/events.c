@@ -2,6 +2,7 @@
  */
 #include "engine/engine_internal.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -15,8 +16,10 @@ void start_item_answered(struct engine *engine, struct engine_work *work)
 {
     (void)engine;
     struct engine_start *start = CONTAINER(work->event, struct engine_start, event);
-    if (--start->open == 0)
-        start->event.done(&start->event);
+    if (--start->open)
+        return;
+    start->event.done(&start->event);
+    fault_point("after_reply");
 }
 
 void start_requeue(struct engine *engine, struct start_item *item)
@@ -57,6 +60,7 @@ void verb_finish(struct engine *engine, struct engine_verb *verb)
     }
     heap_remove(&engine->wait_timers, &verb->timer);
     verb->event.done(&verb->event);
+    fault_point("after_reply");
 }
 
 static bool wait_is_over(const struct slot *slot, const struct engine_verb *verb)
@@ -148,6 +152,7 @@ static void loaded_resume(struct engine *engine, struct definition_waiter *waite
     struct saga *saga = NULL;
     if (definition && saga_replay(definition, &loaded->saga.row, loaded->saga.entries,
                                   loaded->saga.entry_count, &saga, &replay_err) == 0) {
+        slot->mine = loaded->saga.mine;
         mem_free(loaded->saga.entries); /* the array; its contents moved */
         mem_free(loaded);
         slot_install(engine, slot, saga);

@@ -16,9 +16,9 @@ int64_t engine_db_now_at_most(const struct engine *engine)
     return clock_mono_ms(engine->options.clock) + engine->db_offset_most_ms;
 }
 
-bool engine_expiry_allowed(const struct engine *engine)
+bool engine_expiry_allowed(const struct engine *engine, const struct slot *slot)
 {
-    return engine->now_mono >= engine->grace_until;
+    return engine->now_mono >= engine->grace_until && engine->now_mono >= slot->grace_until;
 }
 
 struct slot *slot_find(struct engine *engine, const struct uuid *uid)
@@ -50,6 +50,7 @@ void slot_make_runnable(struct engine *engine, struct slot *slot)
         return; /* whoever ends that state looks at the work again */
     CDL_APPEND2(engine->runnable, slot, prev_runnable, next_runnable);
     slot->runnable = true;
+    engine->runnable_count++;
 }
 
 void slot_not_runnable(struct engine *engine, struct slot *slot)
@@ -58,6 +59,7 @@ void slot_not_runnable(struct engine *engine, struct slot *slot)
         return;
     CDL_DELETE2(engine->runnable, slot, prev_runnable, next_runnable);
     slot->runnable = false;
+    engine->runnable_count--;
 }
 
 void slot_queue(struct engine *engine, struct slot *slot, struct engine_work *work)
@@ -141,7 +143,7 @@ void slot_block(struct engine *engine, struct slot *slot)
 }
 
 static void lease_register(struct engine *engine, struct slot *slot,
-                           const struct journal_entry *entry)
+                           const struct journal_entry *entry, bool ours)
 {
     const struct operation_rule *rule =
         definition_rule(saga_definition(slot->saga), (size_t)entry->step, entry->operation);
@@ -156,13 +158,16 @@ static void lease_register(struct engine *engine, struct slot *slot,
     lease->seq = entry->seq;
     lease->fence = entry->fence;
     lease->idempotent = rule->effect == EFFECT_IDEMPOTENT;
+    lease->ours = ours;
     LL_PREPEND(slot->leases, lease);
     COUNT(engine, leases_live, 1);
+    if (!ours && workers_never_started(lease))
+        lease_end_queue(engine, slot, lease->seq, OUTCOME_RELEASED);
 }
 
 void slot_lease_granted(struct engine *engine, struct slot *slot, int64_t seq)
 {
-    lease_register(engine, slot, saga_entry(slot->saga, seq));
+    lease_register(engine, slot, saga_entry(slot->saga, seq), true);
 }
 
 void slot_lease_ended(struct engine *engine, struct slot *slot, int64_t seq)
@@ -184,10 +189,13 @@ void slot_install(struct engine *engine, struct slot *slot, struct saga *saga)
     slot->saga = saga;
     slot->state = SLOT_IDLE;
     slot->not_before = 0;
+    slot->grace_until = slot->adopted ? engine->now_mono + engine->options.grace_ms : 0;
+    slot->adopted = false;
     for (int64_t seq = 1; seq <= saga_last_seq(saga); seq++) {
         const struct journal_entry *entry = saga_entry(saga, seq);
         if (entry->kind == ENTRY_LEASE && entry->outcome == OUTCOME_NONE)
-            lease_register(engine, slot, entry);
+            lease_register(engine, slot, entry,
+                           entry->actor && strcmp(entry->actor, engine->granter) == 0);
     }
 }
 
@@ -208,7 +216,17 @@ static void ready_update(struct engine *engine, struct slot *slot)
         slot->not_before = engine->now_mono + BLOCKED_MIN_MS; /* memory: look again soon */
         return;
     }
+    slot->ready_since = engine->now_mono;
     COUNT(engine, sagas_ready, 1);
+}
+
+/* The next look at it. */
+static void timer_set(struct engine *engine, struct slot *slot, int64_t at)
+{
+    if (heap_set(&engine->timers, &slot->timer, at)) {
+        slot->time_due = true; /* no memory for the timer: look on the next turn */
+        slot_make_runnable(engine, slot);
+    }
 }
 
 static void timer_update(struct engine *engine, struct slot *slot)
@@ -217,17 +235,18 @@ static void timer_update(struct engine *engine, struct slot *slot)
     int64_t grantable = saga_grantable_at(slot->saga);
     if (grantable > engine_db_now(engine) && grantable < due)
         due = grantable;
-    if (due == INT64_MAX && !slot->not_before) {
-        heap_remove(&engine->timers, &slot->timer);
-        return;
-    }
-    int64_t at = due == INT64_MAX ? slot->not_before : due - engine->db_offset_ms + 1;
-    if (at < slot->not_before)
+    int64_t at = due == INT64_MAX ? INT64_MAX : due - engine->db_offset_ms + 1;
+    if (at < slot->not_before || (at == INT64_MAX && slot->not_before))
         at = slot->not_before;
-    if (heap_set(&engine->timers, &slot->timer, at)) {
-        slot->time_due = true; /* no memory for the timer: look on the next turn */
+    int64_t let_go_at = nodes_let_go_at(engine, slot);
+    if (let_go_at <= engine->now_mono)
         slot_make_runnable(engine, slot);
-    }
+    else if (let_go_at < at)
+        at = let_go_at;
+    if (at == INT64_MAX)
+        heap_remove(&engine->timers, &slot->timer);
+    else
+        timer_set(engine, slot, at);
 }
 
 void slot_settle(struct engine *engine, struct slot *slot)
@@ -239,6 +258,14 @@ void slot_settle(struct engine *engine, struct slot *slot)
     }
     if (saga_state_is_terminal(saga_row(slot->saga)->state)) {
         if (!slot->waiters)
+            slot_free(engine, slot);
+        return;
+    }
+    if (!slot->mine) { /* its owner brings it on; it is looked at while somebody waits for it here
+                        */
+        if (slot->waiters)
+            timer_set(engine, slot, engine->now_mono + FOREIGN_LOOK_MS);
+        else
             slot_free(engine, slot);
         return;
     }

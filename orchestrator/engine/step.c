@@ -188,6 +188,7 @@ static bool start_step(struct engine *engine, struct start_item *item)
         return true;
     }
     slot->saga = saga;
+    slot->mine = true;
     flight->work = &item->work;
     memcpy(flight->op.input_digest, item->digest, sizeof item->digest);
     grant_try(engine, slot, flight, false);
@@ -262,12 +263,15 @@ static enum stepped step_extend(struct engine *engine, struct slot *slot, struct
 }
 
 /* Is that lease not there, or does the reason for its end no longer hold? */
-static bool lease_end_is_void(const struct slot *slot, const struct lease_end *end)
+static bool lease_end_is_void(const struct engine *engine, const struct slot *slot,
+                              const struct lease_end *end)
 {
     const struct journal_entry *entry = saga_entry(slot->saga, end->seq);
     if (!entry || entry->kind != ENTRY_LEASE || entry->fence != end->fence ||
         strcmp(entry->worker, end->worker) != 0)
         return true; /* another's, decided while our commit was in doubt */
+    if (end->if_ours && (!entry->actor || strcmp(entry->actor, engine->granter) != 0))
+        return true; /* another node's, for the same worker at the same position */
     if (end->outcome != OUTCOME_STREAM_LOST)
         return false;
     for (const struct lease *lease = slot->leases; lease; lease = lease->next)
@@ -297,7 +301,7 @@ static int core_apply(struct engine *engine, struct slot *slot, struct engine_wo
     case WORK_LEASE_END: {
         const struct lease_end *end = CONTAINER(work, struct lease_end, work);
         *ret_verdict = VERDICT_NOTHING;
-        if (lease_end_is_void(slot, end))
+        if (lease_end_is_void(engine, slot, end))
             return 0;
         return saga_on_lease_end(slot->saga, end->seq, end->outcome, now, &engine->rng, ret,
                                  ret_verdict, err);
@@ -351,30 +355,66 @@ static enum stepped step_time(struct engine *engine, struct slot *slot, struct f
     enum verdict verdict = VERDICT_NOTHING;
     slot->time_due = false;
     slot->not_before = 0;
-    if (saga_on_time(slot->saga, engine_db_now(engine), engine_expiry_allowed(engine), &engine->rng,
-                     &flight->transition, &verdict, &err))
+    if (saga_on_time(slot->saga, engine_db_now(engine), engine_expiry_allowed(engine, slot),
+                     &engine->rng, &flight->transition, &verdict, &err))
         return refused(engine, slot, flight, NULL, &err);
     if (flight->transition.finishes)
         workers_expired(slot, flight->transition.finish_seq);
     if (transition_is_empty(&flight->transition) &&
         saga_due_at(slot->saga) <= engine_db_now(engine))
         /* Due, but not yet allowed: the grace, or a clock that is a little ahead. */
-        slot->not_before =
-            engine_expiry_allowed(engine) ? engine->now_mono + 5 : engine->grace_until;
+        slot->not_before = engine_expiry_allowed(engine, slot)       ? engine->now_mono + 5
+                           : engine->grace_until > slot->grace_until ? engine->grace_until
+                                                                     : slot->grace_until;
     return fly_or_answer(engine, slot, flight, NULL, verdict);
+}
+
+/* Is something asked that only the owner of a saga decides? */
+static bool work_decides(const struct engine_work *work)
+{
+    switch ((enum work_kind)work->kind) {
+    case WORK_REPORT:
+    case WORK_RELEASE:
+    case WORK_LEASE_END:
+        return true;
+    case WORK_VERB:
+        return CONTAINER(work, struct engine_verb, work)->verb != ENGINE_VERB_WAIT;
+    case WORK_START:
+    case WORK_START_CHECK:
+    case WORK_START_EXISTED:
+    case WORK_EXTEND:
+        break;
+    }
+    return false;
+}
+
+static bool slot_load(struct engine *engine, struct slot *slot)
+{
+    struct flight *load = flight_new(engine);
+    if (!load)
+        return false;
+    for (const struct engine_work *work = slot->first; work && !load->op.take; work = work->next)
+        load->op.take = work_decides(work);
+    slot_fly(engine, slot, load, STORE_LOAD_UID);
+    return true;
+}
+
+/* The copy of another node's saga does not do for what is to come: it is loaded again, and taken
+ * over if there is something to decide. */
+static bool copy_is_unfit(const struct slot *slot)
+{
+    return !slot->mine && !saga_state_is_terminal(saga_row(slot->saga)->state) &&
+           (slot->time_due || (slot->first && work_decides(slot->first)));
 }
 
 /* False: the batch is full and the slot waits for the next one. */
 static bool slot_step(struct engine *engine, struct slot *slot)
 {
-    if (slot->state == SLOT_UNLOADED) {
-        struct flight *load = flight_new(engine);
-        if (!load)
-            return false;
-        slot_fly(engine, slot, load, STORE_LOAD_UID);
-        return true;
-    }
-    while (slot->first || slot->time_due) {
+    while (slot->state == SLOT_IDLE && (slot->first || slot->time_due)) {
+        if (copy_is_unfit(slot)) {
+            slot_drop_copy(engine, slot);
+            break;
+        }
         struct flight *flight = flight_new(engine);
         if (!flight)
             return false;
@@ -383,6 +423,16 @@ static bool slot_step(struct engine *engine, struct slot *slot)
             work ? step_work(engine, slot, flight, work) : step_time(engine, slot, flight);
         if (stepped == STEPPED_FLIGHT)
             return true;
+    }
+    if (slot->state == SLOT_UNLOADED)
+        return slot_load(engine, slot);
+    if (nodes_let_go_at(engine, slot) <= engine->now_mono) {
+        struct flight *flight = flight_new(engine);
+        if (!flight)
+            return false;
+        nodes_let_go(engine, slot, flight);
+        slot_fly(engine, slot, flight, STORE_LET_GO);
+        return true;
     }
     slot_not_runnable(engine, slot);
     slot_settle(engine, slot);
@@ -456,26 +506,13 @@ static void step_key_loads(struct engine *engine)
     }
 }
 
-static void step_load_open(struct engine *engine)
-{
-    if (!engine->loading || engine->load_in_flight)
-        return;
-    struct flight *flight = flight_new(engine);
-    if (!flight)
-        return;
-    flight->op.kind = STORE_LOAD_OPEN;
-    flight->op.from_start = engine->load_from_start;
-    flight->op.after = engine->load_after;
-    flight->op.limit = LOAD_CHUNK;
-    engine->load_in_flight = true;
-    flight_add(engine, flight);
-}
-
 void step_fill_batch(struct engine *engine)
 {
     size_t limit = engine->options.batch_limit;
+    nodes_fill_batch(engine);
+    if (!engine->member)
+        return;
     definitions_fill_batch(engine);
-    step_load_open(engine);
     step_key_loads(engine);
     /* What is under way goes first, but never takes the whole batch from new sagas. */
     size_t share = engine->starts ? limit - limit / 4 : limit;

@@ -1,12 +1,14 @@
 /* Worker streams: Hello, credits, reports, extensions, releases; tasks and acks out. */
 #include "engine/engine_internal.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/limits.h"
 #include "dispatch/key.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -141,6 +143,7 @@ static void tasks_send(struct engine *engine, struct link_session *session,
         return;
     if (session->link->ops->tasks(session->link, tasks, usable)) {
         COUNT(engine, tasks_sent, (long long)usable);
+        fault_point("after_task_sent");
         return;
     }
     for (size_t i = 0; i < count; i++)
@@ -163,6 +166,8 @@ static void session_flush(struct engine *engine, struct link_session *session)
         link->ops->acks(link, session->acks + at,
                         left < ACKS_PER_MESSAGE ? left : ACKS_PER_MESSAGE);
     }
+    if (session->ack_count)
+        fault_point("after_reply");
     session->ack_count = session->extended_count = session->task_count = 0;
     bool was_full = session->granted_bytes >= GRANT_BYTES_MAX;
     session->granted_bytes = 0;
@@ -200,7 +205,7 @@ void workers_expired(struct slot *slot, int64_t seq)
     if (entry->lease_until_ms >= entry->attempt_until_ms)
         return; /* its time was over, however well the worker is */
     for (const struct lease *lease = slot->leases; lease; lease = lease->next)
-        if (lease->seq == seq && lease->dispatch.worker->session)
+        if (lease->seq == seq && lease->ours && lease->dispatch.worker->session)
             dispatch_session_silent(lease->dispatch.worker->session, true);
 }
 
@@ -239,6 +244,7 @@ static void session_free(struct engine *engine, struct link_session *session)
     mem_free(session->acks);
     mem_free(session->extended);
     mem_free(session->tasks);
+    mem_free(session->held);
     mem_free(session);
 }
 
@@ -249,8 +255,47 @@ static void session_refuse(struct engine *engine, struct link_session *session,
     session->link->ops->close(session->link, why);
 }
 
+static int held_compare(const void *left, const void *right)
+{
+    return memcmp(left, right, sizeof(struct held_lease));
+}
+
+bool workers_never_started(const struct lease *lease)
+{
+    const struct dispatch_session *dispatch_session = lease->dispatch.worker->session;
+    const struct link_session *session = dispatch_session ? dispatch_session->owner : NULL;
+    if (!session || !session->only_stream)
+        return false;
+    struct held_lease key;
+    memset(&key, 0, sizeof key);
+    key.uid = lease->slot->uid;
+    key.fence = lease->fence;
+    return !session->held_count ||
+           !bsearch(&key, session->held, session->held_count, sizeof key, held_compare);
+}
+
+/* What an only stream lists is kept: leases that another process granted may be loaded later. */
+static bool held_keep(struct link_session *session, const struct engine_worker_event *event)
+{
+    if (!event->only_stream)
+        return true;
+    session->held = mem_calloc(event->lease_count, sizeof *session->held);
+    if (event->lease_count && !session->held)
+        return false;
+    for (size_t i = 0; i < event->lease_count; i++) {
+        session->held[i].uid = event->leases[i].uid;
+        session->held[i].fence = event->leases[i].fence;
+    }
+    session->held_count = event->lease_count;
+    if (session->held_count)
+        qsort(session->held, session->held_count, sizeof *session->held, held_compare);
+    session->only_stream = true;
+    return true;
+}
+
 /* Of the leases that this worker holds by our books, those that its Hello does not list were
- * certainly never started: an SDK drops what came on an old stream and was not begun. */
+ * certainly never started: an SDK drops what came on an old stream and was not begun. What another
+ * process granted may still be on its way on that one's stream, unless the worker has no other. */
 static void hello_compare(struct engine *engine, struct dispatch_worker *worker,
                           const struct engine_worker_event *event)
 {
@@ -262,7 +307,7 @@ static void hello_compare(struct engine *engine, struct dispatch_worker *worker,
     }
     for (struct dispatch_lease *at = worker->leases; at; at = at->next) {
         const struct lease *lease = CONTAINER(at, struct lease, dispatch);
-        if (!at->listed)
+        if (!at->listed && (lease->ours || event->only_stream))
             lease_end_queue(engine, lease->slot, lease->seq, OUTCOME_RELEASED);
         at->listed = false;
     }
@@ -289,7 +334,9 @@ static void hello(struct engine *engine, struct link_session *session,
     for (size_t i = 0; i < event->credit_count; i++)
         wanted[i] = (struct dispatch_subscribe){ event->credits[i].handler,
                                                  (uint32_t)event->credits[i].total };
-    int rc = dispatch_session_open(engine->dispatch, name, wanted, event->credit_count, session,
+    int rc = held_keep(session, event) ? 0 : err_set(&err, ERR_NOMEM, "out of memory");
+    if (!rc)
+        rc = dispatch_session_open(engine->dispatch, name, wanted, event->credit_count, session,
                                    &session->session, &previous, &err);
     mem_free(wanted);
     if (rc) {
@@ -304,6 +351,7 @@ static void hello(struct engine *engine, struct link_session *session,
     session->number = ++engine->next_session;
     session->link->ops->welcome(session->link, session->number);
     hello_compare(engine, session->session->worker, event);
+    nodes_handlers_changed(engine);
 }
 
 static void credit(struct engine *engine, struct link_session *session,
@@ -455,7 +503,7 @@ void workers_lost(struct engine *engine)
          (worker = dispatch_lost_take(engine->dispatch, engine->now_mono));)
         for (struct dispatch_lease *at = worker->leases; at; at = at->next) {
             const struct lease *lease = CONTAINER(at, struct lease, dispatch);
-            if (lease->idempotent)
+            if (lease->idempotent && lease->ours) /* only who sent it knows its stream */
                 lease_end_queue(engine, lease->slot, lease->seq, OUTCOME_STREAM_LOST);
         }
 }

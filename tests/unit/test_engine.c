@@ -69,17 +69,25 @@ static int64_t fake_wake_at(struct store *store)
 }
 
 static const struct store_ops fake_ops = {
-    fake_generation, fake_epoch,   fake_busy,    fake_submit,
-    fake_completed,  fake_process, fake_poll_fd, fake_wake_at,
+    .generation = fake_generation,
+    .epoch = fake_epoch,
+    .busy = fake_busy,
+    .submit = fake_submit,
+    .completed = fake_completed,
+    .process = fake_process,
+    .poll_fd = fake_poll_fd,
+    .wake_at = fake_wake_at,
 };
 
 /* --- time, definition, worker -------------------------------------------------------------------
  */
 
+static int64_t now_ms;
+
 static int64_t fixed_ms(void *ctx)
 {
     (void)ctx;
-    return NOW_MS;
+    return now_ms;
 }
 
 static int decode(const struct bytes *content, struct definition **ret, struct err *err)
@@ -185,7 +193,7 @@ static void event_done(struct engine_event *event)
 /* As engine_run does: until there is nothing more to do by itself. */
 static void turn(void)
 {
-    for (int i = 0; engine_turn(engine) <= NOW_MS; i++)
+    for (int i = 0; engine_turn(engine) <= now_ms; i++)
         assert_true(i < 100);
 }
 
@@ -198,6 +206,8 @@ static struct store_op *expect_op(enum store_op_kind kind)
     return fake.batch;
 }
 
+static int nodes_alive;
+
 /* Gives the batch back; every operation without a result of its own gets this one. */
 static void answer(enum store_result result)
 {
@@ -205,11 +215,30 @@ static void answer(enum store_result result)
         if (op->result == STORE_PENDING)
             op->result = result;
         if (op->result == STORE_OK)
-            op->now_ms = NOW_MS;
+            op->now_ms = now_ms;
+        if (op->kind == STORE_HEARTBEAT)
+            op->nodes_alive = nodes_alive;
     }
     fake.completed = fake.batch;
     fake.batch = NULL;
     turn();
+}
+
+/* This node has joined, or is known to belong still: its own sagas are listed (none, unless the
+ * test put them there) and what nobody drives is looked for. */
+static void answer_heartbeat(enum store_beat beat)
+{
+    assert_int_equal(expect_op(STORE_HEARTBEAT)->beat, beat);
+    answer(STORE_OK);
+}
+
+/* The engine lists its own sagas, or looks for what nobody drives: there is nothing. */
+static void answer_looks(void)
+{
+    for (const struct store_op *op = fake.batch; op; op = op->next)
+        assert_true(op->kind == STORE_OWN || op->kind == STORE_ADOPT);
+    assert_non_null(fake.batch);
+    answer(STORE_OK);
 }
 
 static void post_worker(struct engine_worker_event *event, enum worker_event_kind kind)
@@ -238,6 +267,14 @@ static struct engine_start start;
 static struct engine_worker_event hello_event, credit_event;
 static struct worker_credit credit;
 
+static char granter[STORE_GRANTER_SIZE]; /* of this process */
+static int expelled_count;
+static void expelled(void *ctx)
+{
+    (void)ctx;
+    expelled_count++;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -246,22 +283,30 @@ static int setup(void **state)
                                       .clock = &stopped,
                                       .rng_seed = 1,
                                       .node = "test",
+                                      .instance = { { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 } },
+                                      .expelled = expelled,
                                       .grace_ms = ENGINE_GRACE_MS,
                                       .stream_lost_ms = ENGINE_STREAM_LOST_MS,
                                       .definition_decode = decode };
+    now_ms = NOW_MS;
+    nodes_alive = 1;
+    expelled_count = 0;
     fake = (struct fake_store){ .store = { &fake_ops }, .generation = 1 };
     worker = (struct fake_link){ .link = { .ops = &link_ops } };
+    store_granter(options.node, &options.instance, granter);
     SETUP_OK(engine_new(&options, &engine, &err), &err);
     turn();
-    (void)expect_op(STORE_LOAD_OPEN);
-    answer(STORE_OK);
+    assert_false(engine_is_ready(engine));
+    answer_heartbeat(STORE_BEAT_JOIN);
     assert_true(engine_is_ready(engine));
+    answer_looks();
 
     credit = (struct worker_credit){ "h", 8 };
     hello_event = (struct engine_worker_event){
         .worker_id = "w", .instance = "instance", .credits = &credit, .credit_count = 1
     };
     post_worker(&hello_event, WORKER_HELLO);
+    answer_looks(); /* for sagas that wait for this handler */
     credit_event = (struct engine_worker_event){ .credits = &credit, .credit_count = 1 };
     post_worker(&credit_event, WORKER_CREDIT);
 
@@ -304,7 +349,8 @@ static void put_row(struct store_saga *saga)
                                    .updated_at_ms = NOW_MS };
 }
 
-static void put_lease(struct store_saga *saga, int16_t step, enum outcome outcome)
+static void put_lease(struct store_saga *saga, int16_t step, enum outcome outcome,
+                      const char *granted_by)
 {
     struct journal_entry *entry = &saga->entries[saga->entry_count++];
     *entry = (struct journal_entry){ .seq = (int64_t)saga->entry_count,
@@ -312,6 +358,7 @@ static void put_lease(struct store_saga *saga, int16_t step, enum outcome outcom
                                      .step = step,
                                      .try_ = 1,
                                      .worker = mem_strdup("w/instance"),
+                                     .actor = mem_strdup(granted_by),
                                      .leased_at_ms = NOW_MS,
                                      .attempt_until_ms = NOW_MS + DEFAULT_ATTEMPT_TIMEOUT_MS,
                                      .lease_until_ms = NOW_MS + DEFAULT_LEASE_MS,
@@ -319,9 +366,32 @@ static void put_lease(struct store_saga *saga, int16_t step, enum outcome outcom
                                      .finished_at_ms = outcome ? NOW_MS : 0 };
 }
 
-/* The connection is lost in the commit of "step a is done, step b is granted", and comes back. All
- * loads find what is durable: with or without that commit. */
-static void lose_commit(bool was_durable)
+/* Gives a load of the saga what the database holds: step a's lease, perhaps done, and perhaps step
+ * b's. The other operations of the batch find nothing. */
+static void answer_load(bool a_done, const char *b_granted_by, bool mine)
+{
+    bool loaded = false;
+    for (struct store_op *op = fake.batch; op; op = op->next) {
+        op->result = STORE_OK;
+        if (op->kind != STORE_LOAD_UID)
+            continue;
+        loaded = true;
+        op->sagas = mem_calloc(1, sizeof *op->sagas);
+        op->sagas[0].entries = mem_calloc(2, sizeof *op->sagas[0].entries);
+        op->sagas[0].mine = mine;
+        op->saga_count = 1;
+        put_row(&op->sagas[0]);
+        put_lease(&op->sagas[0], 0, a_done ? OUTCOME_DONE : OUTCOME_NONE, granter);
+        if (b_granted_by)
+            put_lease(&op->sagas[0], 1, OUTCOME_NONE, b_granted_by);
+    }
+    assert_true(loaded);
+    answer(STORE_OK);
+}
+
+/* The connection is lost in the commit of "step a is done, step b is granted", and comes back. The
+ * load finds what is durable: with or without that commit; or another node's grant there. */
+static void lose_commit(bool was_durable, const char *b_granted_by)
 {
     post_report(worker.fences[0]);
     const struct transition *transition = expect_op(STORE_TRANSITION)->transition;
@@ -331,22 +401,8 @@ static void lose_commit(bool was_durable)
     answer(STORE_UNKNOWN);
     assert_int_equal(worker.acks, 0);
     assert_int_equal(worker.tasks, 1);
-    bool loaded = false;
-    for (struct store_op *op = fake.batch; op; op = op->next) {
-        op->result = STORE_OK;
-        if (op->kind != STORE_LOAD_UID)
-            continue; /* the open sagas: none, as far as this load is quicker */
-        loaded = true;
-        op->sagas = mem_calloc(1, sizeof *op->sagas);
-        op->sagas[0].entries = mem_calloc(2, sizeof *op->sagas[0].entries);
-        op->saga_count = 1;
-        put_row(&op->sagas[0]);
-        put_lease(&op->sagas[0], 0, was_durable ? OUTCOME_DONE : OUTCOME_NONE);
-        if (was_durable)
-            put_lease(&op->sagas[0], 1, OUTCOME_NONE);
-    }
-    assert_true(loaded);
-    answer(STORE_OK);
+    answer_heartbeat(STORE_BEAT); /* before that nothing else is asked */
+    answer_load(was_durable, b_granted_by, true);
 }
 
 /* The report is applied anew and the same position granted again. That lease is the worker's: the
@@ -355,7 +411,7 @@ static void test_p4_a_grant_that_was_not_durable_does_not_end_the_one_that_takes
     void **state)
 {
     (void)state;
-    lose_commit(false);
+    lose_commit(false, NULL);
     const struct transition *transition = expect_op(STORE_TRANSITION)->transition;
     assert_true(transition->finishes);
     assert_int_equal(transition->finish_seq, 1);
@@ -377,7 +433,7 @@ static void test_p4_a_grant_that_was_not_durable_does_not_end_the_one_that_takes
 static void test_a_grant_that_was_durable_but_never_sent_is_given_back(void **state)
 {
     (void)state;
-    lose_commit(true);
+    lose_commit(true, granter);
     const struct transition *transition = expect_op(STORE_TRANSITION)->transition;
     assert_true(transition->finishes);
     assert_int_equal(transition->finish_seq, 2);
@@ -390,6 +446,159 @@ static void test_a_grant_that_was_durable_but_never_sent_is_given_back(void **st
     assert_true(expect_op(STORE_TRANSITION)->transition->ends);
     answer(STORE_OK);
     assert_int_equal(worker.last_ack, ENGINE_ACK_ACCEPTED);
+}
+
+/* Another node decided the same meanwhile, and its task was sent: that lease is not ours to end. */
+static void test_p4_a_grant_of_another_node_at_our_position_is_left_alone(void **state)
+{
+    (void)state;
+    lose_commit(true, "other/0123456789ab");
+    assert_int_equal(worker.last_ack, ENGINE_ACK_DUPLICATE);
+    assert_int_equal(worker.tasks, 1);
+    assert_null(fake.batch);
+}
+
+/* --- several nodes
+ * ------------------------------------------------------------------------------- */
+
+static void pass_ms(int64_t ms)
+{
+    now_ms += ms;
+    turn();
+}
+
+static struct store_op *find_op(enum store_op_kind kind)
+{
+    for (struct store_op *op = fake.batch; op; op = op->next)
+        if (op->kind == kind)
+            return op;
+    fail_msg("no operation of kind %d is in flight", (int)kind);
+    return NULL;
+}
+
+/* Another process has the name: this one decides nothing any more, whatever is asked. */
+static void test_p3_a_process_that_lost_its_nodes_name_decides_nothing_more(void **state)
+{
+    (void)state;
+    pass_ms(ENGINE_HEARTBEAT_MS);
+    find_op(STORE_HEARTBEAT)->result = STORE_LOST;
+    answer(STORE_OK);
+    assert_int_equal(expelled_count, 1);
+    post_report(worker.fences[0]);
+    pass_ms(ENGINE_HEARTBEAT_MS);
+    assert_null(fake.batch);
+    assert_int_equal(worker.acks, 0);
+    assert_int_equal(expelled_count, 1);
+}
+
+/* It was silent for too long: others have adopted, so every copy is loaded anew. */
+static void test_a_node_that_was_taken_for_dead_loads_its_sagas_anew(void **state)
+{
+    (void)state;
+    pass_ms(ENGINE_HEARTBEAT_MS);
+    find_op(STORE_HEARTBEAT)->was_dead = true;
+    answer(STORE_OK);
+    assert_true(find_op(STORE_OWN)->from_start);
+    answer(STORE_OK);
+    assert_int_equal(atomic_load(&engine_counters(engine)->sagas_resident), 0);
+    post_report(worker.fences[0]);
+    assert_true(expect_op(STORE_LOAD_UID)->take);
+    answer_load(false, NULL, true);
+    assert_int_equal(expect_op(STORE_TRANSITION)->transition->append_seq, 2);
+}
+
+static struct engine_verb verbs[2]; /* the engine's until they are done */
+
+static void post_verb(enum engine_verb_kind kind)
+{
+    struct engine_verb *verb = &verbs[kind == ENGINE_VERB_WAIT];
+    *verb = (struct engine_verb){ .verb = kind, .by_uid = true, .uid = worker.uid };
+    verb->timeout_ms = 10000;
+    verb->event = (struct engine_event){ .kind = ENGINE_VERB, .done = event_done };
+    assert_true(engine_post(engine, &verb->event));
+    turn();
+}
+
+/* Waiting decides nothing: the saga stays with its owner and is looked at now and then. */
+static void test_waiting_for_another_nodes_saga_does_not_take_it(void **state)
+{
+    (void)state;
+    pass_ms(ENGINE_HEARTBEAT_MS);
+    find_op(STORE_HEARTBEAT)->was_dead = true;
+    answer(STORE_OK);
+    answer_looks();
+    post_verb(ENGINE_VERB_WAIT);
+    for (int i = 0; i < 2; i++) {
+        assert_false(find_op(STORE_LOAD_UID)->take);
+        answer_load(false, NULL, false);
+        assert_null(fake.batch);
+        pass_ms(500);
+    }
+    assert_false(find_op(STORE_LOAD_UID)->take);
+    answer_load(false, NULL, false);
+    post_verb(ENGINE_VERB_CANCEL); /* this one does decide: the copy does not do */
+    assert_true(expect_op(STORE_LOAD_UID)->take);
+    answer_load(false, NULL, true);
+    assert_true(expect_op(STORE_TRANSITION)->transition->changes_row);
+}
+
+static void start_without_worker(void)
+{
+    static struct start_item second;
+    static struct engine_start one;
+    static struct engine_worker_event gone;
+    gone = (struct engine_worker_event){ 0 };
+    post_worker(&gone, WORKER_GONE);
+    second = (struct start_item){ .namespace_ = "default", .definition = "two", .saga_id = "t" };
+    one = (struct engine_start){ .items = &second, .count = 1 };
+    one.event = (struct engine_event){ .kind = ENGINE_START, .done = event_done };
+    assert_true(engine_post(engine, &one.event));
+    turn();
+    if (nodes_alive > 1) { /* another revision may be the current one since the last heartbeat */
+        find_op(STORE_LOAD_DEFINITION)->revision = 1;
+        answer(STORE_OK);
+    }
+    assert_int_equal(find_op(STORE_START)->transition->append_seq, 0);
+    answer(STORE_OK);
+}
+
+/* Answers heartbeats and looks until a saga is let go, for at most so long. */
+static const struct store_op *let_go_within(int64_t ms)
+{
+    for (int64_t passed = 0; passed <= ms; passed += 500) {
+        for (const struct store_op *op = fake.batch; op; op = op->next)
+            if (op->kind == STORE_LET_GO)
+                return op;
+        if (fake.batch)
+            answer(STORE_OK);
+        else
+            pass_ms(500);
+    }
+    return NULL;
+}
+
+static void test_a_saga_without_a_worker_here_goes_to_another_node(void **state)
+{
+    (void)state;
+    nodes_alive = 2;
+    pass_ms(ENGINE_HEARTBEAT_MS);
+    answer(STORE_OK);
+    start_without_worker();
+    const struct store_op *op = let_go_within(4000);
+    assert_non_null(op);
+    assert_string_equal(op->waiting_handler, "h");
+    assert_int_equal(op->wake_at_ms > now_ms, true); /* its budget, at the latest */
+    answer(STORE_OK);
+    assert_int_equal(atomic_load(&engine_counters(engine)->sagas_let_go), 1);
+    assert_int_equal(atomic_load(&engine_counters(engine)->sagas_resident), 1); /* the leased one */
+}
+
+static void test_a_saga_without_a_worker_stays_while_there_is_no_other_node(void **state)
+{
+    (void)state;
+    start_without_worker();
+    assert_null(let_go_within(10000));
+    assert_int_equal(atomic_load(&engine_counters(engine)->sagas_resident), 2);
 }
 
 /* What may wait for one stream is bounded, however much credit its worker has given. */
@@ -431,6 +640,18 @@ int main(void)
             teardown),
         cmocka_unit_test_setup_teardown(test_a_grant_that_was_durable_but_never_sent_is_given_back,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_p4_a_grant_of_another_node_at_our_position_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_p3_a_process_that_lost_its_nodes_name_decides_nothing_more, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_node_that_was_taken_for_dead_loads_its_sagas_anew,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_waiting_for_another_nodes_saga_does_not_take_it, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_saga_without_a_worker_here_goes_to_another_node,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_saga_without_a_worker_stays_while_there_is_no_other_node, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_batch_grants_a_stream_a_bounded_weight, setup,
                                         teardown),
     };

@@ -1,0 +1,258 @@
+/* This node among the others: joining, heartbeats, the sagas that are its own, those that it adopts
+ * and those that it lets go.
+ *
+ * Who owns a saga keeps its timers and grants its leases; safety never depends on it. Nothing is
+ * decided on a new connection before the heartbeat there says that this process still is the node:
+ * what ran under the node's name before may have been replaced meanwhile. */
+#include "engine/engine_internal.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+enum {
+    ADOPT_EVERY_MS = 1000,
+    /* A handler with so many operations waiting here is not given more of what waits outside. */
+    ADOPT_READY_MAX = 1000,
+    /* No worker of the handler here: so long a saga waits before another node may have it. */
+    LET_GO_MS = 2000,
+    LET_GO_ALONE_MS = 60000, /* there is no other node: only for its place in memory */
+    FAR_MS = 5000,           /* what is due sooner is not worth two writes */
+};
+
+/* --- joining and heartbeats --- */
+
+void nodes_connection_is_new(struct engine *engine)
+{
+    engine->member = false;
+    engine->beat_at = engine->now_mono;
+    engine->beat_in_flight = engine->own_in_flight = engine->adopt_in_flight = false;
+}
+
+static struct flight *flight_of_kind(struct engine *engine, enum store_op_kind kind)
+{
+    struct flight *flight = flight_new(engine);
+    if (!flight)
+        return NULL; /* memory: the next turn tries again */
+    flight->op.kind = kind;
+    flight->op.instance = engine->options.instance;
+    flight->op.dead_ms = engine->options.node_dead_ms;
+    flight->op.limit = LOAD_CHUNK;
+    return flight;
+}
+
+void nodes_beat(struct engine *engine, enum store_beat beat)
+{
+    struct flight *flight = flight_of_kind(engine, STORE_HEARTBEAT);
+    if (!flight)
+        return;
+    flight->op.beat = beat;
+    engine->beat_in_flight = true;
+    flight_add(engine, flight);
+}
+
+static void own_all(struct engine *engine)
+{
+    engine->owning = true;
+    engine->own_from_start = true;
+    engine->adopt_at = engine->now_mono;
+}
+
+static void expel(struct engine *engine)
+{
+    engine->expelled = true;
+    log_line(LOG_ERROR,
+             "another process runs under the name of this node: it decides, this one"
+             " ends; give each its own name",
+             "node", engine->options.node, NULL);
+    if (engine->options.expelled)
+        engine->options.expelled(engine->options.expelled_ctx);
+}
+
+void nodes_beat_done(struct engine *engine, const struct store_op *op)
+{
+    engine->beat_in_flight = false;
+    engine->beat_at = engine->now_mono + engine->options.heartbeat_ms;
+    if (op->result == STORE_LOST) {
+        expel(engine);
+        return;
+    }
+    if (op->result != STORE_OK) {
+        if (!engine->member) /* nothing else may happen before it is known: soon */
+            engine->beat_at = engine->now_mono + BLOCKED_MIN_MS;
+        return;
+    }
+    engine->joined = true;
+    engine->nodes_alive = op->nodes_alive;
+    if (!engine->member) {
+        engine->member = true;
+        own_all(engine);
+        if (!atomic_exchange(&engine->ready, true))
+            log_line(LOG_INFO, "serving", "node", engine->options.node, "nodes",
+                     log_fmt("%d", op->nodes_alive), NULL);
+    } else if (op->was_dead) { /* others have adopted what was ours */
+        log_line(LOG_WARN, "this node was taken for dead: all sagas are loaded anew", NULL);
+        engine->reload = true;
+    }
+    if (op->nodes_alive > 1) /* registrations that arrived elsewhere are not told here */
+        definitions_forget_all_current(engine);
+}
+
+void nodes_reloaded(struct engine *engine)
+{
+    engine->reload = false;
+    own_all(engine);
+}
+
+/* --- own sagas, adopted sagas --- */
+
+static void uids_load(struct engine *engine, const struct store_op *op, bool adopted)
+{
+    for (size_t i = 0; i < op->uid_count; i++) {
+        struct slot *slot = slot_get(engine, &op->uids[i]);
+        if (!slot)
+            continue; /* memory: it stays ours; a call or the next start finds it */
+        slot->adopted = slot->adopted || adopted;
+        if (slot->state == SLOT_IDLE && !slot->mine) /* the copy says that it is another's */
+            slot_drop_copy(engine, slot);
+        if (slot->state == SLOT_UNLOADED)
+            slot_make_runnable(engine, slot);
+    }
+}
+
+void nodes_own_done(struct engine *engine, const struct store_op *op)
+{
+    engine->own_in_flight = false;
+    if (op->result != STORE_OK && op->result != STORE_NOT_FOUND) {
+        log_line(LOG_WARN, "listing the sagas of this node failed, again", "err", op->err.msg,
+                 NULL);
+        return;
+    }
+    uids_load(engine, op, false);
+    if (op->uid_count) {
+        engine->own_after = op->uids[op->uid_count - 1];
+        engine->own_from_start = false;
+    }
+    engine->owning = op->uid_count == op->limit;
+}
+
+void nodes_adopt_done(struct engine *engine, const struct store_op *op)
+{
+    engine->adopt_in_flight = false;
+    engine->adopt_at = engine->now_mono + ADOPT_EVERY_MS;
+    if (op->result != STORE_OK && op->result != STORE_NOT_FOUND)
+        return; /* the next round */
+    uids_load(engine, op, true);
+    COUNT(engine, sagas_adopted, (long long)op->uid_count);
+    if (op->uid_count == op->limit) /* there are more */
+        engine->adopt_at = engine->now_mono;
+}
+
+static bool has_room(const struct engine *engine)
+{
+    return atomic_load(&engine->counters.sagas_resident) < engine->options.resident_max;
+}
+
+static void adopt(struct engine *engine)
+{
+    /* Without room only for workers that have nothing to do: else what fills the memory could keep
+     * out what they could run. */
+    int64_t ready_max = has_room(engine) ? ADOPT_READY_MAX : 1;
+    size_t count = 0;
+    if (dispatch_served(engine->dispatch, ready_max, &engine->adopt_handlers,
+                        &engine->adopt_capacity, &count))
+        return; /* memory: the next turn */
+    struct flight *flight = flight_of_kind(engine, STORE_ADOPT);
+    if (!flight)
+        return;
+    flight->op.handlers = engine->adopt_handlers;
+    flight->op.handler_count = count;
+    engine->adopt_in_flight = true;
+    flight_add(engine, flight);
+}
+
+void nodes_fill_batch(struct engine *engine)
+{
+    if (!engine->beat_in_flight && engine->beat_at <= engine->now_mono)
+        nodes_beat(engine, engine->joined ? STORE_BEAT : STORE_BEAT_JOIN);
+    if (!engine->member)
+        return;
+    bool loads_wait = engine->runnable_count >= LOAD_CHUNK;
+    if (engine->owning && !engine->own_in_flight && !loads_wait) {
+        struct flight *flight = flight_of_kind(engine, STORE_OWN);
+        if (flight) {
+            flight->op.from_start = engine->own_from_start;
+            flight->op.after = engine->own_after;
+            engine->own_in_flight = true;
+            flight_add(engine, flight);
+        }
+    }
+    if (!engine->adopt_in_flight && engine->adopt_at <= engine->now_mono && !loads_wait)
+        adopt(engine);
+}
+
+int64_t nodes_due_at(const struct engine *engine)
+{
+    int64_t at = INT64_MAX;
+    if (!engine->beat_in_flight)
+        at = engine->beat_at;
+    if (!engine->member)
+        return at;
+    if (engine->owning && !engine->own_in_flight)
+        return engine->now_mono;
+    if (!engine->adopt_in_flight && engine->adopt_at < at)
+        at = engine->adopt_at;
+    return at;
+}
+
+void nodes_handlers_changed(struct engine *engine)
+{
+    if (engine->adopt_at > engine->now_mono)
+        engine->adopt_at = engine->now_mono;
+}
+
+/* --- letting go --- */
+
+/* Nothing but time, a call or a worker brings it on. */
+static bool rests(const struct slot *slot)
+{
+    return slot->state == SLOT_IDLE && slot->mine && !slot->first && !slot->waiters &&
+           !slot->leases;
+}
+
+static bool nobody_serves(const struct slot *slot)
+{
+    return dispatch_ready_waits(&slot->ready) &&
+           !dispatch_handler_is_served(dispatch_ready_handler(&slot->ready));
+}
+
+int64_t nodes_let_go_at(const struct engine *engine, const struct slot *slot)
+{
+    if (!rests(slot))
+        return INT64_MAX;
+    bool far = saga_due_at(slot->saga) > engine_db_now(engine) + FAR_MS;
+    if (saga_row(slot->saga)->state == SAGA_PARKED)
+        return far ? engine->now_mono : INT64_MAX;
+    bool waits = dispatch_ready_waits(&slot->ready);
+    if (!has_room(engine)) { /* who comes to rest last leaves first */
+        bool leaves = waits ? !dispatch_handler_has_credit(dispatch_ready_handler(&slot->ready))
+                            : far && saga_grantable_at(slot->saga) > engine_db_now(engine) + FAR_MS;
+        return leaves ? engine->now_mono : INT64_MAX;
+    }
+    if (!nobody_serves(slot))
+        return INT64_MAX;
+    return slot->ready_since + (engine->nodes_alive > 1 ? LET_GO_MS : LET_GO_ALONE_MS);
+}
+
+void nodes_let_go(struct engine *engine, struct slot *slot, struct flight *flight)
+{
+    int64_t wake_at = saga_due_at(slot->saga);
+    int64_t grantable = saga_grantable_at(slot->saga);
+    if (dispatch_ready_waits(&slot->ready))
+        flight->op.waiting_handler = dispatch_handler_name(dispatch_ready_handler(&slot->ready));
+    else if (grantable < wake_at)
+        wake_at = grantable;
+    flight->op.wake_at_ms = wake_at;
+    COUNT(engine, sagas_let_go, 1);
+}
