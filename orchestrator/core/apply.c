@@ -232,6 +232,9 @@ static int apply_lease(struct saga *saga, const struct journal_entry *entry, str
                        entry->step);
     if (!entry->worker || (unsigned)entry->outcome >= OUTCOME_COUNT)
         return corrupt(saga, entry, err, "no worker, or outcome %d", (int)entry->outcome);
+    if (entry->outcome == OUTCOME_NONE &&
+        (entry->finished_at_ms || entry->error_code || entry->error_message || entry->output.size))
+        return corrupt(saga, entry, err, "a live lease with a result");
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
     if (attempts->open_seq != entry->seq) {
         int rc = apply_opened(saga, entry, err);

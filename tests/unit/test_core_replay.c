@@ -131,6 +131,7 @@ static void break_entry(struct journal *journal, enum fault fault)
         break;
     case SECOND_LIVE:
         entries[0].outcome = OUTCOME_NONE;
+        entries[0].finished_at_ms = 0;
         break;
     case REPEAT_OF_DONE:
         entries[1].step = 0;
@@ -247,6 +248,36 @@ static void test_a_repeat_of_an_unknown_outcome_is_refused(void **state)
     }
 }
 
+static void test_a_live_lease_with_a_result_is_refused(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 5; what++) {
+        struct journal journal;
+        open_journal(&journal);
+        journal_entry_done(&journal.entries[3]);
+        journal.entries[3] = lease(4, 0, OPERATION_COMPENSATION, 1, OUTCOME_NONE);
+        journal.row.state = journal.row.phase = SAGA_COMPENSATING;
+        journal.row.ended_at_ms = 0;
+        if (what == 1)
+            journal.entries[3].finished_at_ms = 1000;
+        else if (what == 2)
+            journal.entries[3].error_code = text("CODE");
+        else if (what == 3)
+            journal.entries[3].error_message = text("message");
+        else if (what == 4)
+            assert_int_equal(mem_bytes_copy("x", 1, &journal.entries[3].output), 0);
+        struct saga *saga = NULL;
+        struct err err;
+        int rc = saga_replay(journal.definition, &journal.row, journal.entries, journal.count,
+                             &saga, &err);
+        assert_int_equal(rc, what ? ERR_INTERNAL : 0);
+        if (rc)
+            assert_non_null(strstr(err.msg, "position 4"));
+        saga = saga_free(saga);
+        close_journal(&journal);
+    }
+}
+
 static void test_lost_doubt_is_refused(void **state)
 {
     (void)state;
@@ -355,6 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_the_rules_cannot_have_written),
         cmocka_unit_test(test_a_repeat_of_an_unknown_outcome_is_refused),
+        cmocka_unit_test(test_a_live_lease_with_a_result_is_refused),
         cmocka_unit_test(test_lost_doubt_is_refused),
         cmocka_unit_test(test_replay_without_memory),
         cmocka_unit_test(test_decisions_without_memory),
