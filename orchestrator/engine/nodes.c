@@ -73,6 +73,8 @@ static void expel(struct engine *engine)
 void nodes_beat_done(struct engine *engine, const struct store_op *op)
 {
     engine->beat_in_flight = false;
+    if (op->beat == STORE_BEAT_LEAVE)
+        return;
     engine->beat_at = engine->now_mono + engine->options.heartbeat_ms;
     if (op->result == STORE_LOST) {
         expel(engine);
