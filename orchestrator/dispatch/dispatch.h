@@ -82,11 +82,15 @@ const char *dispatch_handler_name(const struct dispatch_handler *handler);
 bool dispatch_handler_is_served(const struct dispatch_handler *handler);
 /* Is there credit for it now? */
 bool dispatch_handler_has_credit(const struct dispatch_handler *handler);
-/* Names of the handlers that are served and for which fewer than ready_max operations wait, in an
- * array that grows as needed; borrowed names, which live as long as the dispatch. 0, or -1: memory.
- */
+struct dispatch_served {
+    const char **names; /* owned array that grows; the names live as long as the dispatch */
+    size_t capacity, count;
+    int64_t credit; /* of all of them together */
+};
+/* The handlers that are served and for which fewer than ready_max operations wait. 0, or -1:
+ * memory. */
 MUST_USE int dispatch_served(const struct dispatch *dispatch, int64_t ready_max,
-                             const char ***names, size_t *capacity, size_t *ret_count);
+                             struct dispatch_served *served);
 /* How many operations wait for it. */
 int64_t dispatch_handler_ready(const struct dispatch_handler *handler);
 /* The next operation for which some session has credit, taken out of its queue; NULL: none. */

@@ -130,19 +130,33 @@ bool dispatch_handler_is_served(const struct dispatch_handler *handler)
     return false;
 }
 
-int dispatch_served(const struct dispatch *dispatch, int64_t ready_max, const char ***names,
-                    size_t *capacity, size_t *ret_count)
+static int64_t handler_credit(const struct dispatch_handler *handler)
 {
-    size_t count = 0;
+    const struct dispatch_subscription *at = handler->subscriptions;
+    int64_t credit = 0;
+    if (at)
+        do {
+            credit += at->total > at->sent ? (int64_t)(at->total - at->sent) : 0;
+            at = at->next;
+        } while (at != handler->subscriptions);
+    return credit;
+}
+
+int dispatch_served(const struct dispatch *dispatch, int64_t ready_max,
+                    struct dispatch_served *served)
+{
+    served->count = 0;
+    served->credit = 0;
     for (const struct dispatch_handler *handler = dispatch->handlers; handler;
          handler = handler->hh.next) {
         if (handler->ready >= ready_max || !dispatch_handler_is_served(handler))
             continue;
-        if (mem_grow((void **)names, capacity, count, sizeof **names))
+        if (mem_grow((void **)&served->names, &served->capacity, served->count,
+                     sizeof *served->names))
             return -1;
-        (*names)[count++] = handler->name;
+        served->names[served->count++] = handler->name;
+        served->credit += handler_credit(handler);
     }
-    *ret_count = count;
     return 0;
 }
 
@@ -202,12 +216,12 @@ void dispatch_view(const struct dispatch *dispatch, const char *only,
             continue;
         struct dispatch_handler_view view = { .name = handler->name,
                                               .ready = handler->ready,
-                                              .leased = handler->leased };
+                                              .leased = handler->leased,
+                                              .credit = handler_credit(handler) };
         const struct dispatch_subscription *at = handler->subscriptions;
         if (at)
             do {
                 view.workers++;
-                view.credit += at->total > at->sent ? (int64_t)(at->total - at->sent) : 0;
                 at = at->next;
             } while (at != handler->subscriptions);
         fn(ctx, &view);

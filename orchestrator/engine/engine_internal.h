@@ -212,8 +212,7 @@ struct engine {
     bool owning;               /* its own sagas are being listed and loaded, in chunks */
     bool own_from_start;
     struct uuid own_after;
-    const char **adopt_handlers; /* borrowed by the ADOPT in flight */
-    size_t adopt_capacity;
+    struct dispatch_served adopt_for; /* names borrowed by the ADOPT in flight */
 
     struct uuid last_uid; /* of the last start */
     struct link_session *links, *to_flush;

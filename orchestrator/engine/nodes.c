@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#include <string.h>
-
 enum {
     ADOPT_EVERY_MS = 1000,
     /* A handler with so many operations waiting here is not given more of what waits outside. */
@@ -109,6 +107,11 @@ void nodes_reloaded(struct engine *engine)
 
 /* --- own sagas, adopted sagas --- */
 
+static bool has_room(const struct engine *engine)
+{
+    return atomic_load(&engine->counters.sagas_resident) < engine->options.resident_max;
+}
+
 static void uids_load(struct engine *engine, const struct store_op *op, bool adopted)
 {
     for (size_t i = 0; i < op->uid_count; i++) {
@@ -147,29 +150,25 @@ void nodes_adopt_done(struct engine *engine, const struct store_op *op)
         return; /* the next round */
     uids_load(engine, op, true);
     COUNT(engine, sagas_adopted, (long long)op->uid_count);
-    if (op->uid_count == op->limit) /* there are more */
+    if (op->uid_count == op->limit && has_room(engine)) /* there are more */
         engine->adopt_at = engine->now_mono;
-}
-
-static bool has_room(const struct engine *engine)
-{
-    return atomic_load(&engine->counters.sagas_resident) < engine->options.resident_max;
 }
 
 static void adopt(struct engine *engine)
 {
-    /* Without room only for workers that have nothing to do: else what fills the memory could keep
-     * out what they could run. */
-    int64_t ready_max = has_room(engine) ? ADOPT_READY_MAX : 1;
-    size_t count = 0;
-    if (dispatch_served(engine->dispatch, ready_max, &engine->adopt_handlers,
-                        &engine->adopt_capacity, &count))
+    /* Without room only what workers that have nothing to do can start at once: else what fills the
+     * memory could keep that out. */
+    bool room = has_room(engine);
+    struct dispatch_served *served = &engine->adopt_for;
+    if (dispatch_served(engine->dispatch, room ? ADOPT_READY_MAX : 1, served))
         return; /* memory: the next turn */
     struct flight *flight = flight_of_kind(engine, STORE_ADOPT);
     if (!flight)
         return;
-    flight->op.handlers = engine->adopt_handlers;
-    flight->op.handler_count = count;
+    flight->op.handlers = served->names;
+    flight->op.handler_count = served->count;
+    if (!room && served->credit < LOAD_CHUNK)
+        flight->op.limit = served->credit > 0 ? (size_t)served->credit : 1;
     engine->adopt_in_flight = true;
     flight_add(engine, flight);
 }

@@ -1,5 +1,6 @@
 /* Goal: ready queues are fair, credits are never overdrawn or leaked, leases follow their worker.
  * Method: small scripted scenes over the plain data structures. */
+#include "base/mem.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/key.h"
 #include "support/check.h"
@@ -125,6 +126,40 @@ static void test_a_newer_stream_takes_over(void **state)
 
 /* The key is documented so that anyone can compute it: the expected value comes from
  * printf 'default\0settlement\0S-1\0001\0debit\0ACTION' | sha256sum */
+static void test_what_is_served_and_has_room_is_named_with_its_credit(void **state)
+{
+    (void)state;
+    struct dispatch *dispatch = dispatch_new();
+    struct dispatch_handler *full = dispatch_handler(dispatch, "full");
+    struct dispatch_session *a = open_session(dispatch, "w/1", "full");
+    struct dispatch_session *b = open_session(dispatch, "w/2", "free");
+    struct dispatch_session *leaving = open_session(dispatch, "w/3", "leaving");
+    dispatch_session_drain(leaving);
+    struct dispatch_handler *unserved = dispatch_handler(dispatch, "unserved");
+    assert_true(dispatch_credit(dispatch, a, "full", 2));
+    assert_true(dispatch_credit(dispatch, b, "free", 7));
+    assert_non_null(dispatch_reserve(dispatch_handler(dispatch, "free")));
+    int definition;
+    struct dispatch_ready ready[2] = { 0 };
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dispatch_ready_put(full, &definition, &ready[i]), 0);
+    assert_ptr_equal(dispatch_ready_handler(&ready[0]), full);
+    assert_false(dispatch_handler_is_served(unserved));
+    assert_false(dispatch_handler_is_served(dispatch_handler(dispatch, "leaving")));
+    assert_true(dispatch_handler_is_served(full));
+
+    struct dispatch_served served = { 0 };
+    assert_int_equal(dispatch_served(dispatch, 2, &served), 0);
+    assert_int_equal(served.count, 1);
+    assert_string_equal(served.names[0], "free");
+    assert_int_equal(served.credit, 6);
+    assert_int_equal(dispatch_served(dispatch, 3, &served), 0);
+    assert_int_equal(served.count, 2);
+    assert_int_equal(served.credit, 8);
+    mem_free(served.names);
+    (void)dispatch_free(dispatch);
+}
+
 static void test_idempotency_key_is_the_documented_digest(void **state)
 {
     (void)state;
@@ -149,6 +184,7 @@ int main(void)
         cmocka_unit_test(test_workers_take_turns_and_pauses_count),
         cmocka_unit_test(test_leases_survive_their_stream),
         cmocka_unit_test(test_a_newer_stream_takes_over),
+        cmocka_unit_test(test_what_is_served_and_has_room_is_named_with_its_credit),
         cmocka_unit_test(test_idempotency_key_is_the_documented_digest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
