@@ -210,7 +210,7 @@ static int group_loads(struct batch *batch, struct err *err)
     qsort(batch->loads, batch->load_count, sizeof(struct store_op *), kind_compare);
     for (size_t i = 0; i < batch->load_count; i++) {
         enum store_op_kind kind = batch->loads[i]->kind;
-        bool single = kind == STORE_LOAD_OPEN || kind == STORE_OWN || kind == STORE_LOAD_DEFINITION;
+        bool single = kind == STORE_OWN || kind == STORE_LOAD_DEFINITION;
         if (batch->group_count > 0 && !single &&
             batch->groups[batch->group_count - 1].kind == kind) {
             batch->groups[batch->group_count - 1].count++;

@@ -16,10 +16,6 @@ size_t load_stmts(const struct load_group *group, enum stmt_id ret[LOAD_STMTS_MA
         ret[1] = STMT_LOAD_KEY_ROWS;
         ret[2] = STMT_LOAD_KEY_ENTRIES;
         return 3;
-    case STORE_LOAD_OPEN:
-        ret[0] = STMT_LOAD_OPEN_ROWS;
-        ret[1] = STMT_LOAD_OPEN_ENTRIES;
-        return 2;
     case STORE_OWN:
         ret[0] = STMT_OWN;
         return 1;
@@ -67,9 +63,6 @@ void load_fill(struct params *params, const struct load_group *group, enum stmt_
             params_text(params, group->node);
             put_after(params, op);
             break;
-        case STORE_LOAD_OPEN:
-            put_after(params, op);
-            break;
         case STORE_LOAD_DEFINITION:
             params_text(params, op->namespace_);
             params_text(params, op->definition);
@@ -92,37 +85,29 @@ static void fail(struct store_op *op, const struct err *err)
 /* The operation that a row belongs to; NULL if it failed before (or the ordinal is nonsense). */
 static struct store_op *op_of(const struct load_group *group, int64_t n)
 {
-    size_t index = group->kind == STORE_LOAD_OPEN ? 0 : (size_t)(n - 1);
+    size_t index = (size_t)(n - 1);
     if (index >= group->count || group->ops[index]->result == STORE_FAILED)
         return NULL;
     return group->ops[index];
 }
 
-/* The saga that a row belongs to. */
-static struct store_saga *saga_of(const struct load_group *group, struct store_op *op, int64_t n)
-{
-    size_t index = group->kind == STORE_LOAD_OPEN ? (size_t)(n - 1) : 0;
-    return index < op->saga_count ? &op->sagas[index] : NULL;
-}
-
 static void take_rows(const struct load_group *group, const PGresult *result)
 {
     int rows = PQntuples(result);
-    size_t room = group->kind == STORE_LOAD_OPEN ? (size_t)rows : 1;
     for (int row = 0; row < rows; row++) {
         struct err err = { 0 };
         struct store_op *op = op_of(group, decode_ordinal(result, row));
         if (!op)
             continue;
-        if (!op->sagas)
-            op->sagas = mem_calloc(room, sizeof *op->sagas);
+        op->sagas = mem_calloc(1, sizeof *op->sagas);
         if (!op->sagas)
             (void)err_set(&err, ERR_NOMEM, "load saga");
-        if (!op->sagas || decode_saga(result, row, &op->sagas[op->saga_count].row, &err) != 0) {
+        if (!op->sagas || decode_saga(result, row, &op->sagas->row, &err) != 0) {
             fail(op, &err);
             continue;
         }
-        op->sagas[op->saga_count++].mine = decode_mine(result, row, group->node);
+        op->sagas->mine = decode_mine(result, row, group->node);
+        op->saga_count = 1;
         op->now_ms = decode_now_ms(result, row);
     }
 }
@@ -137,9 +122,9 @@ static void take_entries(const struct load_group *group, const PGresult *result)
         while (end < rows && decode_ordinal(result, end) == n)
             end++;
         struct store_op *op = op_of(group, n);
-        struct store_saga *saga = op ? saga_of(group, op, n) : NULL;
         struct err err = { 0 };
-        if (saga && decode_entries(result, first, end - first, saga, &err) != 0)
+        if (op && op->saga_count > 0 &&
+            decode_entries(result, first, end - first, op->sagas, &err) != 0)
             fail(op, &err);
         first = end;
     }
@@ -199,7 +184,6 @@ void load_take(const struct load_group *group, enum stmt_id stmt, const PGresult
         break;
     case STMT_LOAD_ROWS:
     case STMT_LOAD_KEY_ROWS:
-    case STMT_LOAD_OPEN_ROWS:
         take_rows(group, result);
         break;
     case STMT_OWN:
@@ -220,7 +204,7 @@ void load_settle(const struct load_group *group)
         struct store_op *op = group->ops[i];
         if (op->result != STORE_PENDING)
             continue;
-        if (group->kind == STORE_LOAD_OPEN || op->saga_count > 0)
+        if (op->saga_count > 0)
             op->result = STORE_OK;
         else /* a START whose key was there and is gone again: decide anew */
             op->result = group->kind == STORE_START ? STORE_LOST : STORE_NOT_FOUND;

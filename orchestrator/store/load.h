@@ -10,7 +10,7 @@
 enum { LOAD_STMTS_MAX = 3 };
 
 /* A group of loads that the same statements serve: many LOAD_UID, many LOAD_KEY (or STARTs that
- * want the key which was there before them), or one LOAD_OPEN, OWN or LOAD_DEFINITION. */
+ * want the key which was there before them), or one OWN or LOAD_DEFINITION. */
 struct load_group {
     enum store_op_kind kind;
     const char *node; /* borrowed, as are the operations */

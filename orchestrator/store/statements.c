@@ -5,8 +5,9 @@
 /* Lists of columns that several statements share. The decoder (store/decode.c) reads them by
  * position. */
 #define SAGA_COLUMNS                                                                               \
-    "s.owner, s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.state, s.phase,"       \
-    " s.doubt, s.park_reason, s.park_step_index, s.park_code, s.park_message, s.related_saga,"     \
+    "s.owner, s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.state,"       \
+    " s.phase, s.doubt, s.park_reason, s.park_step_index, s.park_code, s.park_message, "           \
+    "s.related_saga,"                                                                              \
     " s.started_at, s.updated_at, s.deadline_at, s.ended_at, s.labels::text"
 #define ENTRY_COLUMNS                                                                              \
     "j.seq, j.fence, j.kind, j.step_index, j.operation, j.try, j.worker, j.leased_at,"             \
@@ -34,8 +35,8 @@
     " now() + " row ".attempt_ms * interval '1 millisecond')"
 #define GRANT_VALUES(row, granter)                                                                 \
     row ".shard, " row ".uid, " row ".grant_seq, " row ".fence, 'LEASE', " row ".step, " row       \
-        ".step_index, " row ".operation, " row ".try, " row ".worker, now()," LEASE_TIMES(         \
-            row) ", " granter
+        ".step_index, " row ".operation, " row ".try, " row                                        \
+        ".worker, now()," LEASE_TIMES(row) ", " granter
 #define GRANT_PARAMS                                                                               \
     OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY,                \
         OID_INT4_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
@@ -147,8 +148,10 @@
 
 const struct stmt stmts[STMT_COUNT] = {
     /* clang-format off */
-    /* Key, saga and first lease, each FROM what the one before it inserted. `(.. IN ..) IS TRUE`
-     * keeps that a hashed look-up: as a join it would be a nested loop over the whole batch. */
+    /* Key, saga and first lease, each FROM what the one before it inserted. Keys in their own
+     * order: two nodes with the same keys in other sagas wait for each other, never in a circle.
+     * `(.. IN ..) IS TRUE` keeps that a hashed look-up: as a join it would be a nested loop over
+     * the whole batch. */
     [STMT_START] = { "start", 21,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,
           OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY,
@@ -157,7 +160,8 @@ const struct stmt stmts[STMT_COUNT] = {
         "WITH u AS MATERIALIZED (SELECT " START_ROWS "),"
         " k AS (INSERT INTO saga_key (shard, namespace, definition, saga_id, saga_uid, run,"
         " input_digest) SELECT u.shard, u.namespace, u.definition, u.saga_id, u.uid, u.run,"
-        " u.input_digest FROM u ON CONFLICT DO NOTHING RETURNING saga_uid),"
+        " u.input_digest FROM u ORDER BY u.shard, u.namespace, u.definition, u.saga_id, u.uid"
+        " ON CONFLICT DO NOTHING RETURNING saga_uid),"
         " s AS (INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run,"
         " state, phase, owner, input, labels, doubt, started_at, updated_at, deadline_at,"
         " related_saga) SELECT u.shard, u.uid, u.namespace, u.definition, u.revision, u.saga_id,"
@@ -328,17 +332,6 @@ const struct stmt stmts[STMT_COUNT] = {
         " JOIN saga_key k ON k.shard = u.shard AND k.namespace = u.namespace"
         " AND k.definition = u.definition AND k.saga_id = u.saga_id"
         " JOIN journal j ON j.shard = k.shard AND j.saga_uid = k.saga_uid ORDER BY u.n, j.seq" },
-
-    /* The next sagas behind (shard, uid) that are not terminal; n counts them from 1. */
-    [STMT_LOAD_OPEN_ROWS] = { "load_open_rows", 3, { OID_INT2, OID_UUID, OID_INT8 },
-        "SELECT row_number() OVER (ORDER BY s.shard, s.saga_uid), now(), " SAGA_COLUMNS ", s.input"
-        " FROM saga s WHERE " NOT_TERMINAL " AND (s.shard, s.saga_uid) > ($1, $2)"
-        " ORDER BY s.shard, s.saga_uid LIMIT $3" },
-    [STMT_LOAD_OPEN_ENTRIES] = { "load_open_entries", 3, { OID_INT2, OID_UUID, OID_INT8 },
-        "SELECT u.n, " ENTRY_COLUMNS " FROM (SELECT s.shard, s.saga_uid,"
-        " row_number() OVER (ORDER BY s.shard, s.saga_uid) AS n FROM saga s WHERE " NOT_TERMINAL
-        " AND (s.shard, s.saga_uid) > ($1, $2) ORDER BY s.shard, s.saga_uid LIMIT $3) u"
-        " JOIN journal j ON j.shard = u.shard AND j.saga_uid = u.saga_uid ORDER BY u.n, j.seq" },
 
     [STMT_OWN] = { "own", 4, { OID_TEXT, OID_INT2, OID_UUID, OID_INT8 },
         "SELECT s.saga_uid, now() FROM saga s WHERE s.owner = $1 AND " OPEN_STATES

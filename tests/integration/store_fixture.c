@@ -1,6 +1,7 @@
 #include "store_fixture.h"
 
 #include "base/mem.h"
+#include "store/connect.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -325,6 +326,62 @@ void copy_assert_stored(const struct copy *copy, struct store *store)
     for (int64_t seq = 1; seq <= saga_last_seq(copy->saga); seq++)
         assert_entries(saga_entry(copy->saga, seq), saga_entry(stored.saga, seq));
     copy_done(&stored);
+}
+
+void session_open(struct session *session, const char *conninfo, const char *node)
+{
+    struct err err;
+    *session = (struct session){ .node = node };
+    ASSERT_OK(connect_blocking(conninfo, CONNECT_ENGINE, &session->conn, &err), &err);
+    for (size_t i = 0; i < STMT_COUNT; i++)
+        PQclear(PQprepare(session->conn, stmts[i].name, stmts[i].sql, stmts[i].nparams,
+                          stmts[i].types));
+    fixture_exec(session->conn, "SET lock_timeout = '30s'");
+}
+
+void session_close(struct session *session)
+{
+    PQfinish(session->conn);
+    params_done(&session->params);
+}
+
+void session_send(struct session *session, struct store_op *op)
+{
+    struct err err;
+    char granter[STORE_GRANTER_SIZE];
+    store_granter(session->node, &fixture_instance, granter);
+    const struct write_self self = { session->node, granter };
+    if (PQtransactionStatus(session->conn) == PQTRANS_IDLE)
+        fixture_exec(session->conn, "BEGIN");
+    ASSERT_OK(write_route(op, &session->write, &err), &err);
+    session->write.applied = false;
+    write_fill(&session->params, &session->write, 1, &self);
+    ASSERT_OK(params_send(&session->params, session->conn, &err), &err);
+}
+
+bool session_take(struct session *session)
+{
+    struct err err;
+    PGresult *result = PQgetResult(session->conn);
+    if (PQresultStatus(result) != PGRES_TUPLES_OK)
+        fail_msg("%s", PQresultErrorMessage(result));
+    ASSERT_OK(write_mark(result, &session->write, 1, &err), &err);
+    PQclear(result);
+    assert_null(PQgetResult(session->conn));
+    return session->write.applied;
+}
+
+void session_wait_blocked(const struct session *session, PGconn *watch)
+{
+    char sql[160];
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT count(*) FROM pg_stat_activity WHERE pid = %d"
+                   " AND wait_event_type = 'Lock'",
+                   PQbackendPID(session->conn));
+    for (int i = 0; fixture_count(watch, sql) == 0; i++) {
+        assert_true(i < 1000);
+        fixture_exec(watch, "SELECT pg_sleep(0.01)");
+    }
 }
 
 PGconn *fixture_connect(const char *conninfo)

@@ -9,6 +9,7 @@
 #include "core/saga.h"
 #include "store/pg.h"
 #include "store/reader.h"
+#include "store/write.h"
 
 #include <libpq-fe.h>
 
@@ -49,6 +50,22 @@ void copy_expect(struct copy *copy, enum store_result expected);
 void copy_load(struct copy *copy, struct store *store, const struct uuid *uid);
 /* The stored saga, loaded and replayed, equals this copy in every field. */
 void copy_assert_stored(const struct copy *copy, struct store *store);
+
+/* One session of a node with the store's own statements, each sent by hand: for races. */
+struct session {
+    PGconn *conn;
+    const char *node; /* borrowed */
+    struct params params;
+    struct write write;
+};
+void session_open(struct session *session, const char *conninfo, const char *node);
+void session_close(struct session *session);
+/* Begins a transaction, if there is none, and sends the operation's statement. */
+void session_send(struct session *session, struct store_op *op);
+/* Its answer: did it take effect as a whole? The transaction stays open. */
+bool session_take(struct session *session);
+/* Until it is seen to wait for a lock. */
+void session_wait_blocked(const struct session *session, PGconn *watch);
 
 /* A plain connection with the sessions' search_path and, as "store", the statement's name. */
 PGconn *fixture_connect(const char *conninfo);

@@ -4,10 +4,6 @@
  * commits or rolls back. Each pair in both orders and with both ends. */
 #include "store_fixture.h"
 
-#include "store/connect.h"
-#include "store/params.h"
-#include "store/write.h"
-
 #include <stdio.h>
 
 static struct test_postgres *postgres;
@@ -15,22 +11,7 @@ static char conninfo[POSTGRES_CONNINFO_SIZE];
 static struct store *store;
 static PGconn *watch;
 
-struct session {
-    PGconn *conn;
-    struct params params;
-    struct write write;
-};
 static struct session sessions[2];
-
-static void session_open(struct session *session)
-{
-    struct err err;
-    ASSERT_OK(connect_blocking(conninfo, CONNECT_ENGINE, &session->conn, &err), &err);
-    for (size_t i = 0; i < STMT_COUNT; i++)
-        PQclear(PQprepare(session->conn, stmts[i].name, stmts[i].sql, stmts[i].nparams,
-                          stmts[i].types));
-    fixture_exec(session->conn, "SET lock_timeout = '30s'");
-}
 
 static int group_setup(void **state)
 {
@@ -40,58 +21,20 @@ static int group_setup(void **state)
     fixture_database(postgres, "races", conninfo);
     store = fixture_store(conninfo);
     watch = fixture_connect(conninfo);
-    session_open(&sessions[0]);
-    session_open(&sessions[1]);
+    for (int i = 0; i < 2; i++)
+        session_open(&sessions[i], conninfo, "node-1");
     return 0;
 }
 
 static int group_teardown(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        PQfinish(sessions[i].conn);
-        params_done(&sessions[i].params);
-    }
+    for (int i = 0; i < 2; i++)
+        session_close(&sessions[i]);
     PQfinish(watch);
     store = store_pg_free(store);
     postgres = test_postgres_free(postgres);
     return 0;
-}
-
-static void session_send(struct session *session, struct copy *copy)
-{
-    struct err err;
-    fixture_exec(session->conn, "BEGIN");
-    ASSERT_OK(write_route(&copy->op, &session->write, &err), &err);
-    const struct write_self self = { "node-1", "node-1/aabbccddeeff" };
-    write_fill(&session->params, &session->write, 1, &self);
-    ASSERT_OK(params_send(&session->params, session->conn, &err), &err);
-}
-
-/* Did the decision take effect as a whole? */
-static bool session_take(struct session *session)
-{
-    struct err err;
-    PGresult *result = PQgetResult(session->conn);
-    if (PQresultStatus(result) != PGRES_TUPLES_OK)
-        fail_msg("%s", PQresultErrorMessage(result));
-    ASSERT_OK(write_mark(result, &session->write, 1, &err), &err);
-    PQclear(result);
-    assert_null(PQgetResult(session->conn));
-    return session->write.applied;
-}
-
-static void wait_blocked(const struct session *session)
-{
-    char sql[160];
-    (void)snprintf(sql, sizeof sql,
-                   "SELECT count(*) FROM pg_stat_activity WHERE pid = %d"
-                   " AND wait_event_type = 'Lock'",
-                   PQbackendPID(session->conn));
-    for (int i = 0; fixture_count(watch, sql) == 0; i++) {
-        assert_true(i < 1000);
-        fixture_exec(watch, "SELECT pg_sleep(0.01)");
-    }
 }
 
 /* What holds after every race, whoever won. */
@@ -122,10 +65,10 @@ static void race(scene_fn *scene, const char *name, bool a_first, bool commit)
     struct copy copies[2];
     scene(id, &copies[0], &copies[1]);
     struct copy *first = &copies[a_first ? 0 : 1], *second = &copies[a_first ? 1 : 0];
-    session_send(&sessions[0], first);
+    session_send(&sessions[0], &first->op);
     assert_true(session_take(&sessions[0]));
-    session_send(&sessions[1], second);
-    wait_blocked(&sessions[1]);
+    session_send(&sessions[1], &second->op);
+    session_wait_blocked(&sessions[1], watch);
     fixture_exec(sessions[0].conn, commit ? "COMMIT" : "ROLLBACK");
     bool second_won = session_take(&sessions[1]);
     fixture_exec(sessions[1].conn, "COMMIT");
