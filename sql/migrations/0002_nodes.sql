@@ -12,8 +12,9 @@ COMMENT ON COLUMN node.heartbeat_at IS '-infinity: it has left.';
 
 -- An owner always has a row here, so that its sagas are found when it does not come back.
 INSERT INTO node (name, instance, joined_at, heartbeat_at)
-SELECT DISTINCT owner, gen_random_uuid(), now(), now() FROM saga
- WHERE state IN ('RUNNING', 'COMPENSATING', 'PARKED') AND owner IS NOT NULL;
+SELECT owner, gen_random_uuid(), now(), now() FROM saga
+ WHERE state IN ('RUNNING', 'COMPENSATING', 'PARKED') AND owner IS NOT NULL
+ GROUP BY owner;
 
 -- What a node has to load, when it joins or adopts.
 DROP INDEX saga_open;

@@ -3,7 +3,9 @@
  * killed sessions and unfit servers on a real PostgreSQL. */
 #include "store_fixture.h"
 
+#include "base/buf.h"
 #include "store/connect.h"
+#include "store/migrations.h"
 #include "store/sqlstate.h"
 
 #include <pthread.h>
@@ -419,6 +421,41 @@ static void test_a_changed_migration_is_refused(void **state)
     assert_string_equal(err.reason, "MIGRATION_CHANGED");
 }
 
+/* A database as the first version left it, with sagas that ran. */
+static void test_a_database_with_open_sagas_is_migrated(void **state)
+{
+    (void)state;
+    static const char saga[] = "INSERT INTO saga (shard, saga_uid, namespace, definition, revision,"
+                               " saga_id, run, state, phase, owner, doubt, started_at, updated_at)"
+                               " SELECT 0, gen_random_uuid(), 'default', 'd', 1, 's' || i, 1,"
+                               " 'RUNNING', 'FORWARD', 'node-' || i % 2, false, now(), now()"
+                               " FROM generate_series(1, 6) i;";
+    const struct migration *first = &migrations[0];
+    CLEANUP(buf_done) struct buf sql = { .limit = 1 << 20 };
+    char info[POSTGRES_CONNINFO_SIZE];
+    struct err err;
+    int64_t count;
+    buf_printf(&sql, "CREATE SCHEMA sagad; SET search_path = sagad;");
+    buf_append(&sql, first->sql, first->size);
+    buf_printf(&sql,
+               ";CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
+               " checksum text NOT NULL, program text NOT NULL,"
+               " applied_at timestamptz NOT NULL DEFAULT now());"
+               "INSERT INTO schema_migrations VALUES (%d, '%s', encode(sha256(convert_to($sql$",
+               first->version, first->name);
+    buf_append(&sql, first->sql, first->size);
+    buf_printf(&sql, "$sql$, 'UTF8')), 'hex'), 'test'); %s", saga);
+    assert_false(sql.failed);
+    ASSERT_OK(test_postgres_createdb(postgres, "older", info, &err), &err);
+    ASSERT_OK(test_postgres_exec(postgres, "older", buf_cstr(&sql), &err), &err);
+    ASSERT_OK(store_migrate(info, &err), &err);
+    ASSERT_OK(test_postgres_count(postgres, "older",
+                                  "SELECT count(*) FROM sagad.node JOIN sagad.saga ON owner = name",
+                                  &count, &err),
+              &err);
+    assert_int_equal(count, 6); /* each has its owner there */
+}
+
 static void test_settings_that_lose_commits_are_refused(void **state)
 {
     (void)state;
@@ -511,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_two_servers_migrate_at_once),
         cmocka_unit_test(test_a_newer_database_is_refused),
         cmocka_unit_test(test_a_changed_migration_is_refused),
+        cmocka_unit_test(test_a_database_with_open_sagas_is_migrated),
         cmocka_unit_test(test_settings_that_lose_commits_are_refused),
         cmocka_unit_test(test_a_server_that_is_away),
         cmocka_unit_test(test_what_errors_mean),
