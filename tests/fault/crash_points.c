@@ -101,7 +101,10 @@ int __wrap_mem_grow(void **array, size_t *capacity, size_t count, size_t size)
 
 static bool libpq_fails(enum page_libpq call)
 {
-    if (!page || !page_pass(&page->places[PAGE_LIBPQ]))
+    if (!page)
+        return false;
+    int only = atomic_load(&page->libpq_only);
+    if ((only != 0 && only != 1 + (int)call) || !page_pass(&page->places[PAGE_LIBPQ]))
         return false;
     atomic_fetch_add(&page->libpq_hits[call], 1);
     return true;

@@ -60,6 +60,8 @@ struct page_cell {
 
 struct page {
     struct page_cell places[PAGE_PLACE_COUNT];
+    _Atomic int
+        libpq_only; /* only calls of this one are counted and fail: 1 + its number; 0: all */
     _Atomic uint64_t libpq_hits[PAGE_LIBPQ_COUNT];
 };
 
