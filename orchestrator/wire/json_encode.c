@@ -108,8 +108,13 @@ static int value_from_member(const ProtobufCFieldDescriptor *field, const void *
 {
     json_t *value;
     switch (field->type) {
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return wire_json_from_message(*(ProtobufCMessage *const *)member, ret, err);
+    case PROTOBUF_C_TYPE_MESSAGE: {
+        const ProtobufCMessage *message = *(ProtobufCMessage *const *)member;
+        if (message)
+            return wire_json_from_message(message, ret, err);
+        *ret = json_object(); /* a map's value that is not there */
+        return *ret ? 0 : out_of_memory(err);
+    }
     case PROTOBUF_C_TYPE_ENUM:
         return enum_from_field(field, *(const int *)member, ret, err);
     case PROTOBUF_C_TYPE_BYTES:
