@@ -201,6 +201,14 @@ static void decide_anew(struct engine *engine, struct flight *flight)
     slot_make_runnable(engine, slot);
 }
 
+/* A lock or a conflict of transactions is nobody's fault and soon over: the caller is not told of
+ * it before the tries are spent. */
+static bool try_again(const struct err *err, int *tries)
+{
+    bool passing = strncmp(err->sqlstate, "40", 2) == 0 || strcmp(err->sqlstate, "55P03") == 0;
+    return err->retryable && passing && ++*tries < CALL_TRIES_MAX;
+}
+
 static void operation_failed(struct engine *engine, struct flight *flight)
 {
     struct slot *slot = flight->slot;
@@ -212,11 +220,16 @@ static void operation_failed(struct engine *engine, struct flight *flight)
                  slot->saga ? saga_row(slot->saga)->saga_id : NULL, "sqlstate",
                  flight->op.err.sqlstate, "err", flight->op.err.msg, NULL);
     if (flight->op.kind == STORE_START) {
+        struct start_item *item = CONTAINER(work, struct start_item, work);
         slot_free(engine, slot);
-        work_fail(engine, work, &flight->op.err);
+        if (try_again(&flight->op.err, &item->tries))
+            start_requeue(engine, item);
+        else
+            work_fail(engine, work, &flight->op.err);
         return;
     }
-    if (work && work->kind == WORK_VERB)
+    if (work && work->kind == WORK_VERB &&
+        !try_again(&flight->op.err, &CONTAINER(work, struct engine_verb, work)->tries))
         work_fail(engine, work, &flight->op.err);
     else if (work) /* not acknowledged; tried again when the saga comes back */
         slot_queue_front(slot, work);

@@ -61,6 +61,7 @@ struct start_item {
     /* engine's */
     struct engine_work work;
     uint8_t digest[32];
+    int tries;
 };
 
 struct engine_start {
@@ -92,6 +93,7 @@ struct engine_verb {
     struct engine_work work;
     struct heap_node timer;
     int64_t until_mono;
+    int tries;
     struct engine_verb *prev, *next;
     void *slot;
 };

@@ -22,6 +22,7 @@ enum {
     LOAD_CHUNK = 500,
     ACKS_PER_MESSAGE = 512,
     GRANT_BYTES_MAX = 8 * 1024 * 1024, /* payload granted to one stream in one batch */
+    CALL_TRIES_MAX = 8,    /* a start or a verb that met a lock or a conflict of transactions */
     FOREIGN_LOOK_MS = 500, /* another node's saga that somebody waits for here is loaded so often */
 };
 

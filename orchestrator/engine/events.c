@@ -38,6 +38,7 @@ static void start_event(struct engine *engine, struct engine_start *start)
         struct sha256_part part = { item->input.data, item->input.size };
         item->work.event = &start->event;
         item->err.code = ERR_OK;
+        item->tries = 0;
         if (sha256(&part, 1, item->digest)) {
             err_set(&item->err, ERR_NOMEM, "start: out of memory");
             start_item_answered(engine, &item->work);
@@ -118,6 +119,7 @@ static void verb_event(struct engine *engine, struct engine_verb *verb)
     verb->work.kind = WORK_VERB;
     verb->err.code = ERR_OK;
     verb->slot = NULL;
+    verb->tries = 0;
     verb->timer.place = 0;
     verb->until_mono = engine->now_mono + verb->timeout_ms;
     if (!verb->by_uid) {

@@ -192,6 +192,7 @@ static bool start_step(struct engine *engine, struct start_item *item)
     flight->work = &item->work;
     memcpy(flight->op.input_digest, item->digest, sizeof item->digest);
     grant_try(engine, slot, flight, false);
+    slot->suspect = item->tries > 0;
     slot_fly(engine, slot, flight, STORE_START);
     return true;
 }

@@ -458,6 +458,37 @@ static void test_p4_a_grant_of_another_node_at_our_position_is_left_alone(void *
     assert_null(fake.batch);
 }
 
+/* Conflicts of transactions are tried again here; only when that never ends is the caller told. */
+static void test_d3_a_start_that_meets_a_conflict_is_tried_again_inside(void **state)
+{
+    (void)state;
+    static struct start_item conflicting;
+    static struct engine_start one;
+    for (int failures = 2; failures <= 8; failures += 6) {
+        conflicting =
+            (struct start_item){ .namespace_ = "default", .definition = "two", .saga_id = "c" };
+        one = (struct engine_start){ .items = &conflicting, .count = 1 };
+        one.event = (struct engine_event){ .kind = ENGINE_START, .done = event_done };
+        assert_true(engine_post(engine, &one.event));
+        turn();
+        for (int i = 0; i < failures; i++) {
+            struct store_op *op = expect_op(STORE_START);
+            assert_int_equal(op->suspect, i > 0); /* apart, so that it holds up no other */
+            err_set(&op->err, ERR_CONFLICT, "serialization");
+            op->err.retryable = true;
+            memcpy(op->err.sqlstate, "40001", 6);
+            answer(STORE_FAILED);
+        }
+        if (failures == 2) {
+            answer(STORE_OK);
+            assert_int_equal(conflicting.err.code, ERR_OK);
+        } else {
+            assert_null(fake.batch);
+            assert_int_equal(conflicting.err.code, ERR_CONFLICT);
+        }
+    }
+}
+
 /* --- several nodes
  * ------------------------------------------------------------------------------- */
 
@@ -652,6 +683,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
             test_a_saga_without_a_worker_stays_while_there_is_no_other_node, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_d3_a_start_that_meets_a_conflict_is_tried_again_inside,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_batch_grants_a_stream_a_bounded_weight, setup,
                                         teardown),
     };
