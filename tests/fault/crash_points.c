@@ -48,12 +48,24 @@ __attribute__((constructor)) static void crash_points_set(void)
 
 /* --- base/mem.h ------------------------------------------------------------------------------- */
 
-static bool allocation_fails(void)
+/* These names are the sanitizer's and the linker's. NOLINTBEGIN(bugprone-reserved-identifier) */
+void __sanitizer_print_stack_trace(void) __attribute__((weak));
+
+/* $SAGAD_FAULT_TRACE: where, for whoever looks into it. */
+static void trace(void)
 {
-    return page && page_pass(&page->places[PAGE_ALLOCATION]);
+    if (getenv("SAGAD_FAULT_TRACE") && __sanitizer_print_stack_trace)
+        __sanitizer_print_stack_trace();
 }
 
-/* The names are the linker's. NOLINTBEGIN(bugprone-reserved-identifier) */
+static bool allocation_fails(void)
+{
+    bool fails = page && page_pass(&page->places[PAGE_ALLOCATION]);
+    if (fails)
+        trace();
+    return fails;
+}
+
 void *__real_mem_calloc(size_t count, size_t size);
 void *__wrap_mem_calloc(size_t count, size_t size);
 void *__wrap_mem_calloc(size_t count, size_t size)
@@ -107,6 +119,7 @@ static bool libpq_fails(enum page_libpq call)
     if ((only != 0 && only != 1 + (int)call) || !page_pass(&page->places[PAGE_LIBPQ]))
         return false;
     atomic_fetch_add(&page->libpq_hits[call], 1);
+    trace();
     return true;
 }
 
