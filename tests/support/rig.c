@@ -72,12 +72,13 @@ static int server_start(struct rig *rig, struct err *err)
 {
     const char *program = rig->server_program ? rig->server_program : SAGAD_BINARY;
     const char *database = rig->server_database ? rig->server_database : rig->store;
+    const char *node = rig->node ? rig->node : "rig";
     const char *argv[ARGS_MAX] = { program,    "serve",      "--database", database,
-                                   "--listen", rig->address, "--node",     "rig" };
+                                   "--listen", rig->address, "--node",     node };
     size_t count = 8;
     for (size_t i = 0; rig->server_args[i]; i++)
         argv[count++] = rig->server_args[i];
-    const struct test_process_options options = { .name = "sagad",
+    const struct test_process_options options = { .name = rig->node ? rig->node : "sagad",
                                                   .argv = argv,
                                                   .env = rig->server_env };
     int rc = test_process_start(&options, &rig->sagad, err);
@@ -93,11 +94,19 @@ int rig_databases_up(struct rig *rig)
     return 0;
 }
 
-int rig_server_up(struct rig *rig)
+static int take_port(struct rig *rig)
 {
     struct err err;
     SETUP_OK(free_port(&rig->port, &err), &err);
     (void)snprintf(rig->address, sizeof rig->address, "127.0.0.1:%d", rig->port);
+    return 0;
+}
+
+int rig_server_up(struct rig *rig)
+{
+    struct err err;
+    if (rig->port == 0 && take_port(rig) != 0)
+        return -1;
     SETUP_OK(server_start(rig, &err), &err);
     SETUP_OK(client_new(rig->address, &rig->client, &err), &err);
     return 0;
@@ -108,13 +117,34 @@ int rig_up(struct rig *rig)
     return rig_databases_up(rig) != 0 ? -1 : rig_server_up(rig);
 }
 
-int rig_down(struct rig *rig)
+int rig_node_prepare(struct rig *rig, const struct rig *first)
+{
+    rig->postgres = first->postgres;
+    memcpy(rig->store, first->store, sizeof rig->store);
+    memcpy(rig->bank, first->bank, sizeof rig->bank);
+    return take_port(rig);
+}
+
+int rig_node_up(struct rig *rig, const struct rig *first)
+{
+    return rig_node_prepare(rig, first) != 0 ? -1 : rig_server_up(rig);
+}
+
+int rig_node_down(struct rig *rig)
 {
     rig_workers_kill(rig);
     rig->client = client_free(rig->client);
     rig->sagad = test_process_free(rig->sagad);
-    for (size_t i = 0; i < ARRAY_LEN(rig->conns); i++)
+    for (size_t i = 0; i < ARRAY_LEN(rig->conns); i++) {
         PQfinish(rig->conns[i]);
+        rig->conns[i] = NULL;
+    }
+    return 0;
+}
+
+int rig_down(struct rig *rig)
+{
+    (void)rig_node_down(rig); /* always 0 */
     rig->postgres = test_postgres_free(rig->postgres);
     return 0;
 }
@@ -157,10 +187,14 @@ struct test_process *rig_worker_threads(struct rig *rig, const char *id, const c
     char thread_text[16], list[512];
     (void)snprintf(thread_text, sizeof thread_text, "%d", threads);
     (void)snprintf(list, sizeof list, "%s", handlers);
-    const char *argv[ARGS_MAX] = { SCRIPTED_WORKER, "--address", rig->address, "--bank",
-                                   rig->bank,       "--id",      id,           "--threads",
-                                   thread_text };
-    size_t count = 9;
+    const char *argv[ARGS_MAX] = { SCRIPTED_WORKER, "--bank",   rig->bank, "--id", id,
+                                   "--threads",     thread_text };
+    size_t count = 7;
+    const char *const ours[] = { rig->address, NULL };
+    for (const char *const *to = *rig->worker_addresses ? rig->worker_addresses : ours; *to; to++) {
+        argv[count++] = "--address";
+        argv[count++] = *to;
+    }
     char *rest = list;
     for (char *one; (one = strsep(&rest, " "));) {
         assert_true(count + 2 < ARGS_MAX);

@@ -18,7 +18,7 @@
 #include <saga/v1/operator.pb-c.h>
 #include <saga/v1/saga.pb-c.h>
 
-enum { RIG_WORKERS_MAX = 64, RIG_CALL_MS = 15000, RIG_SERVER_ARGS_MAX = 8 };
+enum { RIG_WORKERS_MAX = 64, RIG_CALL_MS = 15000, RIG_SERVER_ARGS_MAX = 16 };
 
 struct rig {
     struct test_postgres *postgres;
@@ -37,6 +37,8 @@ struct rig {
     const char *const *server_env;        /* "NAME=value" added to ours; NULL at the end */
     const char *server_database;          /* how sagad connects, if not as we do */
     const char *const *postgres_settings; /* "name=value", added; NULL at the end */
+    const char *node;                     /* sagad's --node; NULL: "rig" */
+    const char *worker_addresses[3];      /* of workers started from now on, instead of ours */
 };
 
 /* --- processes --- */
@@ -46,6 +48,12 @@ MUST_USE int rig_up(struct rig *rig);
 MUST_USE int rig_databases_up(struct rig *rig);
 MUST_USE int rig_server_up(struct rig *rig);
 int rig_down(struct rig *rig);
+/* Another sagad on the databases of `first`, as a rig of its own for everything that is done at one
+ * node: `node` and what else it wants set before. It ends before the first one (rig_node_down). */
+MUST_USE int rig_node_up(struct rig *rig, const struct rig *first);
+/* The same without starting sagad (rig_server_start). */
+MUST_USE int rig_node_prepare(struct rig *rig, const struct rig *first);
+int rig_node_down(struct rig *rig);
 /* Waits until it serves. */
 void rig_server_start(struct rig *rig);
 void rig_server_kill(struct rig *rig);

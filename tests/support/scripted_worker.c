@@ -30,7 +30,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 256, OUT_MAX = 4096, LINE_MAX_BYTES = 512, RECORD_TRIES = 400 };
+enum {
+    THREADS_MAX = 256,
+    ADDRESSES_MAX = 4,
+    OUT_MAX = 4096,
+    LINE_MAX_BYTES = 512,
+    RECORD_TRIES = 400
+};
 
 struct own { /* of each thread */
     PGconn *calls, *guard;
@@ -384,16 +390,18 @@ static const char *option(int argc, char **argv, const char *name)
 
 int main(int argc, char **argv)
 {
-    const char *address = option(argc, argv, "--address"),
-               *threads = option(argc, argv, "--threads");
+    const char *threads = option(argc, argv, "--threads");
+    const char *addresses[ADDRESSES_MAX + 1] = { NULL };
+    for (int i = 1, count = 0; i + 1 < argc && count < ADDRESSES_MAX; i += 2)
+        if (strcmp(argv[i], "--address") == 0)
+            addresses[count++] = argv[i + 1];
     program.bank = option(argc, argv, "--bank");
     program.id = option(argc, argv, "--id");
-    if (!address || !program.bank || !program.id || argc % 2 == 0) {
-        (void)fprintf(stderr, "usage: scripted_worker --address A --bank CONNINFO --id NAME"
+    if (!addresses[0] || !program.bank || !program.id || argc % 2 == 0) {
+        (void)fprintf(stderr, "usage: scripted_worker --address A ... --bank CONNINFO --id NAME"
                               " [--threads N] --handler NAME:MAX ...\n");
         return 2;
     }
-    const char *addresses[] = { address, NULL };
     struct saga_worker_options options = {
         .addresses = addresses,
         .worker_id = program.id,
