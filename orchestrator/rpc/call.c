@@ -13,6 +13,7 @@ static void on_new(struct rpc_tag *tag, bool ok);
 static void on_close(struct rpc_tag *tag, bool ok);
 static void on_request(struct rpc_tag *tag, bool ok);
 static void on_answered(struct rpc_tag *tag, bool ok);
+static void side_put(struct call *call);
 
 static const struct err no_memory = { .code = ERR_NOMEM, .msg = "out of memory" };
 
@@ -28,7 +29,8 @@ bool call_arm(struct pump *pump)
     call->close_tag.fn = on_close;
     call->read_tag.fn = on_request;
     call->answer_tag.fn = on_answered;
-    atomic_init(&call->refs, 1);
+    atomic_init(&call->sides, 1);
+    atomic_init(&call->peer_awaited_ms, INT64_MAX);
     grpc_call_details_init(&call->details);
     grpc_metadata_array_init(&call->metadata);
     grpc_call_error rc =
@@ -38,31 +40,48 @@ bool call_arm(struct pump *pump)
         return true;
     grpc_metadata_array_destroy(&call->metadata);
     grpc_call_details_destroy(&call->details);
-    call_unref(call);
+    side_put(call);
     return false;
 }
 
-void call_ref(struct call *call)
+static void side_put(struct call *call)
 {
-    atomic_fetch_add(&call->refs, 1);
-}
-
-void call_unref(struct call *call)
-{
-    if (atomic_fetch_sub(&call->refs, 1) != 1)
+    if (atomic_fetch_sub(&call->sides, 1) != 1)
         return;
     struct rpc_server *server = call->server;
     if (call->counted)
         atomic_fetch_sub(&server->unfinished, 1);
-    if (call->received_bytes)
-        atomic_fetch_sub(&server->request_bytes, (long long)call->received_bytes);
     if (call->stream)
         worker_stream_free(call->stream);
     if (call->watcher)
         watcher_free(call->watcher);
-    arena_done(&call->arena);
     mem_free(call);
     rpc_server_unref(server);
+}
+
+void call_ref(struct call *call)
+{
+    atomic_fetch_add(&call->work_refs, 1);
+}
+
+bool call_ref_if_open(struct call *call)
+{
+    int refs = atomic_load(&call->work_refs);
+    while (refs && atomic_load(&call->stage) == CALL_OPEN) {
+        if (atomic_compare_exchange_weak(&call->work_refs, &refs, refs + 1))
+            return true;
+    }
+    return false;
+}
+
+void call_unref(struct call *call)
+{
+    if (atomic_fetch_sub(&call->work_refs, 1) != 1)
+        return;
+    if (call->received_bytes)
+        atomic_fetch_sub(&call->server->request_bytes, (long long)call->received_bytes);
+    arena_done(&call->arena);
+    side_put(call);
 }
 
 /* --- the gRPC side ---------------------------------------------------------------------------- */
@@ -84,6 +103,7 @@ static void list(struct call *call)
 {
     struct pump *pump = call->pump;
     call->since_ms = rpc_now_ms();
+    atomic_store(&call->peer_awaited_ms, call->since_ms); /* for the request */
     pthread_mutex_lock(&pump->lock);
     call->prev = pump->last;
     *(pump->last ? &pump->last->next : &pump->first) = call;
@@ -108,7 +128,9 @@ static void grpc_put(struct call *call)
     grpc_call_details_destroy(&call->details);
     grpc_call_unref(call->grpc);
     call->grpc = NULL;
-    call_unref(call);
+    if (call->answer_bytes)
+        atomic_fetch_sub(&call->server->answer_bytes, (long long)call->answer_bytes);
+    side_put(call);
 }
 
 bool call_start(struct call *call, const grpc_op *ops, size_t count, struct rpc_tag *tag)
@@ -207,14 +229,14 @@ static void on_new(struct rpc_tag *tag, bool ok)
     if (!ok) { /* the server shuts down: this request was never used */
         grpc_metadata_array_destroy(&call->metadata);
         grpc_call_details_destroy(&call->details);
-        call_unref(call);
+        side_put(call);
         return;
     }
     if (!call_arm(call->pump) && !atomic_load(&call->server->stopping))
         log_line(LOG_ERROR, "a request could not be armed again", NULL);
-    /* refs: the gRPC side, and whoever answers. grpc_refs: until answered. */
-    atomic_store(&call->refs, 2);
-    atomic_store(&call->grpc_refs, 1);
+    atomic_store(&call->sides, 2);
+    atomic_store(&call->work_refs, 1); /* of whoever answers */
+    atomic_store(&call->grpc_refs, 1); /* until answered */
     call->method = method_find(call->details.method);
     if (!call->method || call->method->kind == METHOD_UNARY)
         list(call);
@@ -268,6 +290,7 @@ static void on_request(struct rpc_tag *tag, bool ok)
     struct call *call = CONTAINER(tag, struct call, read_tag);
     struct err err;
     enum call_read result = call_read_result(call, ok);
+    atomic_store(&call->peer_awaited_ms, INT64_MAX);
     if (result == CALL_READ_MESSAGE) {
         if (take_bytes(call, &err) ||
             call_unpack(call, call->method->request, &call->arena, &call->request, &err))
@@ -309,6 +332,7 @@ static void send_answer(struct call *call)
         ops[count++].data.send_message.send_message = call->answer.payload;
     }
     ops[count++] = answer_op(&call->answer);
+    atomic_store(&call->peer_awaited_ms, rpc_now_ms()); /* to take it */
     if (!call_start(call, ops, count, &call->answer_tag))
         log_line(LOG_WARN, "an answer could not be sent", NULL);
     grpc_put(call);
@@ -320,17 +344,34 @@ static bool claim(struct call *call)
     return atomic_compare_exchange_strong(&call->stage, &open, CALL_ANSWERED);
 }
 
+/* What clients have not taken yet is held in memory, and clients decide how long. Small answers are
+ * bounded by the number of calls. */
+static int check_answer(struct call *call, size_t size, struct err *err)
+{
+    struct rpc_server *server = call->server;
+    if (size > LIMIT_MESSAGE_BYTES)
+        return err_reason(err, ERR_LIMIT, "REPLY_TOO_LARGE",
+                          "the reply has %zu bytes, the limit is %d", size, LIMIT_MESSAGE_BYTES);
+    if (size <= RPC_SMALL_ANSWER_BYTES ||
+        atomic_load(&server->answer_bytes) + (long long)size <= RPC_ANSWER_BYTES_MAX)
+        return 0;
+    (void)err_reason(err, ERR_LIMIT, "TOO_MANY_BYTES",
+                     "more than %d bytes of replies wait for their clients", RPC_ANSWER_BYTES_MAX);
+    err->retryable = true;
+    return (int)err->code;
+}
+
 void call_reply(struct call *call, const ProtobufCMessage *reply)
 {
     size_t size = protobuf_c_message_get_packed_size(reply);
-    if (size > LIMIT_MESSAGE_BYTES) {
-        struct err err;
-        (void)err_reason(&err, ERR_LIMIT, "REPLY_TOO_LARGE",
-                         "the reply has %zu bytes, the limit is %d", size, LIMIT_MESSAGE_BYTES);
+    struct err err;
+    if (check_answer(call, size, &err)) {
         call_fail(call, &err);
         return;
     }
     if (claim(call)) {
+        call->answer_bytes = size;
+        atomic_fetch_add(&call->server->answer_bytes, (long long)size);
         grpc_slice slice = message_to_slice(reply);
         call->answer.payload = grpc_raw_byte_buffer_create(&slice, 1);
         grpc_slice_unref(slice);

@@ -2,9 +2,10 @@
  * of unary calls.
  *
  * Two counts. `grpc_refs`: outstanding batches, plus one until the call is answered or given up; at
- * zero the grpc_call is let go. `refs`: the gRPC side as a whole, plus whoever still has to answer
- * (an event at the engine, a query); at zero the object is freed. So a call that its client gave up
- * lets go of gRPC at once, while its event may stay with the engine for minutes.
+ * zero the grpc_call is let go. `work_refs`: whoever still has to answer (an event at the engine, a
+ * query); at zero the request and what was made of it go. When both are at zero the object is
+ * freed. So a call that its client gave up lets go of gRPC at once, while its event may stay with
+ * the engine for minutes; and an answer that its client does not take holds up its own bytes alone.
  *
  * thread: batches of one direction are started by one thread at a time (the pump, or under the lock
  * of the stream); call_reply and call_fail by any. */
@@ -37,13 +38,13 @@ struct call {
     grpc_call *grpc;             /* valid while grpc_refs > 0 */
     grpc_call_details details;
     grpc_metadata_array metadata;
-    atomic_int refs, grpc_refs;
-    atomic_int stage; /* enum call_stage: who answers, answers once */
+    atomic_int sides, work_refs, grpc_refs; /* sides: which of the other two are not at zero */
+    atomic_int stage;                       /* enum call_stage: who answers, answers once */
     atomic_bool cancelled;
     int cancelled_by_peer; /* written by gRPC */
     struct rpc_tag new_tag, close_tag, read_tag, answer_tag;
     grpc_byte_buffer *received;
-    size_t received_bytes;
+    size_t received_bytes, answer_bytes; /* as counted by the server */
     struct answer answer;
 
     /* unary calls: the request and everything that is made for its reply */
@@ -53,7 +54,8 @@ struct call {
     /* the pump's list of unary calls, oldest first */
     struct call *next, *prev;
     bool listed, counted;
-    int64_t since_ms; /* monotonic */
+    int64_t since_ms;             /* monotonic */
+    atomic_llong peer_awaited_ms; /* since when its client owes us a move; INT64_MAX: it does not */
 
     struct worker_stream *stream; /* streaming calls: theirs */
     struct watcher *watcher;
@@ -63,6 +65,8 @@ struct call {
 bool call_arm(struct pump *pump);
 
 void call_ref(struct call *call);
+/* False: nobody works on it any more. Under the lock of the pump's list. */
+bool call_ref_if_open(struct call *call);
 void call_unref(struct call *call);
 /* Starts a batch whose completion goes to `tag`. False: refused by gRPC (the call is dying); the
  * tag will not come. */
@@ -84,7 +88,8 @@ enum call_read call_read_result(struct call *call, bool ok);
 MUST_USE int call_unpack(struct call *call, const ProtobufCMessageDescriptor *type,
                          struct arena *arena, ProtobufCMessage **ret, struct err *err);
 
-/* Unary calls: exactly one of these, once; they take over the caller's reference. thread: any */
+/* Unary calls: exactly one of these, once; they take over the caller's reference, and with the last
+ * one everything in the arena goes. thread: any */
 void call_reply(struct call *call, const ProtobufCMessage *reply);
 void call_fail(struct call *call, const struct err *err);
 void call_fail_faults(struct call *call, const struct err *err, const struct faults *faults);

@@ -14,10 +14,14 @@ enum {
     RPC_STREAMS_MAX = 1000,
     RPC_STREAM_SEND_BYTES_MAX = 8 * 1024 * 1024,
     RPC_WATCHERS_MAX = 1000,
-    RPC_ARMED = 16,                                        /* requests kept armed on each queue */
-    RPC_CALLS_MAX = 20000,                                 /* unary calls in work */
-    RPC_REQUEST_BYTES_MAX = 256 * 1024 * 1024,             /* of their requests together */
-    RPC_QUERIES_MAX = 4096,                                /* waiting for the reader */
+    RPC_ARMED = 16,                            /* requests kept armed on each queue */
+    RPC_CALLS_MAX = 20000,                     /* unary calls in work */
+    RPC_REQUEST_BYTES_MAX = 256 * 1024 * 1024, /* of what clients and workers said, together */
+    RPC_ANSWER_BYTES_MAX = 256 * 1024 * 1024, /* of replies that clients have not taken, together */
+    RPC_SMALL_ANSWER_BYTES = 4096,            /* of a reply that may go beyond that */
+    RPC_SEND_BYTES_MAX = 256 * 1024 * 1024,   /* of all streams' send queues together */
+    RPC_PEER_MS_MAX = 30 * 1000, /* for a client to say its request, and to take its reply */
+    RPC_QUERIES_MAX = 4096,      /* waiting for the reader */
     RPC_REPLY_BYTES_MAX = LIMIT_MESSAGE_BYTES - 64 * 1024, /* what every client can receive */
     RPC_UNARY_MS_MAX = 10 * 60 * 1000, /* longest life of a unary call, whatever its deadline */
     RPC_TICK_MS = 250,
@@ -52,7 +56,7 @@ struct rpc_server {
     size_t pump_count;
     struct queries *queries;
     atomic_bool draining, stopping;
-    atomic_llong calls, request_bytes, streams, watchers;
+    atomic_llong calls, request_bytes, answer_bytes, send_bytes, streams, watchers;
     /* Unary calls whose object still lives: a client that gives up leaves work behind for a while.
      */
     atomic_llong unfinished;

@@ -67,12 +67,15 @@ int pump_start(struct pump *pump, struct err *err)
 
 void pump_sweep(struct pump *pump, int64_t now_ms)
 {
-    static const char why[] = "the call took longer than any call may";
     pthread_mutex_lock(&pump->lock);
-    /* The list is in the order of age. A listed call holds its grpc_call. */
-    for (struct call *call = pump->first; call && now_ms - call->since_ms > RPC_UNARY_MS_MAX;
-         call = call->next)
-        call_cancel(call, GRPC_STATUS_DEADLINE_EXCEEDED, why);
+    for (struct call *call = pump->first; call; call = call->next) { /* each holds its grpc_call */
+        if (now_ms - call->since_ms > RPC_UNARY_MS_MAX)
+            call_cancel(call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                        "the call took longer than any call may");
+        else if (now_ms - RPC_PEER_MS_MAX > atomic_load(&call->peer_awaited_ms))
+            call_cancel(call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                        "the client did not send its request, or take its reply, in time");
+    }
     pthread_mutex_unlock(&pump->lock);
 }
 
@@ -81,11 +84,8 @@ static struct call *find_open(struct pump *pump, void (*handle)(struct call *cal
 {
     pthread_mutex_lock(&pump->lock);
     struct call *call = pump->first;
-    while (call && (!call->method || call->method->handle != handle ||
-                    atomic_load(&call->stage) != CALL_OPEN))
+    while (call && (!call->method || call->method->handle != handle || !call_ref_if_open(call)))
         call = call->next;
-    if (call)
-        call_ref(call);
     pthread_mutex_unlock(&pump->lock);
     return call;
 }

@@ -1,5 +1,6 @@
 /* The reader's thread: queries wait in a bounded mailbox and run one after the other on the
- * reader's own connection, so that a slow list never delays a step. */
+ * reader's own connection, so that a slow list never delays a step. What nobody waits for any more
+ * is not run. */
 #ifndef RPC_QUERIES_H
 #define RPC_QUERIES_H
 
@@ -9,6 +10,7 @@
 
 struct query {
     struct mailbox_node node;
+    struct queries *queries; /* since it was posted */
     struct call *call;
     /* On the reader's thread; owes the call its answer. */
     void (*run)(struct query *query, struct store_reader *reader);
@@ -24,6 +26,11 @@ struct queries *queries_stop(struct queries *queries);
 void queries_post(struct query *query);
 /* The same past the bound, for calls whose work at the engine is done. */
 void queries_post_admitted(struct query *query);
+/* In its run a query may post an event to the engine (false: the engine has stopped); when that is
+ * done it comes back with the other one. Few are away at a time, since what they have loaded stays
+ * in memory meanwhile. */
+MUST_USE bool query_asks_engine(struct query *query, struct engine_event *event);
+void query_post_back(struct query *query);
 
 /* In the call's arena; NULL: the call has been answered. `size` of a struct that begins with a
  * struct query. */

@@ -53,7 +53,7 @@ static void on_status(struct engine_event *event)
     query->message->waiting->workers_connected = (int32_t)workers;
     engine_status_done(status);
     query->query.run = run_answer;
-    queries_post_admitted(&query->query);
+    query_post_back(&query->query);
 }
 
 static int load(struct saga_query *query, struct store_reader *reader, struct err *err)
@@ -95,7 +95,7 @@ static void run_load(struct query *base, struct store_reader *reader)
         query->status.event.kind = ENGINE_STATUS;
         query->status.event.done = on_status;
         query->status.only_handler = waiting->handler;
-        if (engine_post_always(call->server->engine, &query->status.event))
+        if (query_asks_engine(base, &query->status.event))
             return;
     }
     run_answer(base, reader);

@@ -11,6 +11,7 @@ void sender_init(struct sender *sender, struct call *call, void (*on_sent_fn)(st
 {
     pthread_mutex_init(&sender->lock, NULL);
     sender->call = call;
+    sender->total = &call->server->send_bytes;
     sender->last = &sender->first;
     sender->tag.fn = on_sent;
     sender->on_sent = on_sent_fn;
@@ -86,12 +87,25 @@ static void start_next(struct sender *sender)
     }
 }
 
+/* Under the lock. */
+static void add_bytes(struct sender *sender, size_t bytes)
+{
+    sender->bytes += bytes;
+    atomic_fetch_add(sender->total, (long long)bytes);
+}
+
+static void take_bytes(struct sender *sender, size_t bytes)
+{
+    sender->bytes -= bytes;
+    atomic_fetch_sub(sender->total, (long long)bytes);
+}
+
 static void drop_queue(struct sender *sender)
 {
     free_items(sender->first);
     sender->first = NULL;
     sender->last = &sender->first;
-    sender->bytes = sender->busy ? sender->sending_bytes : 0;
+    take_bytes(sender, sender->bytes - (sender->busy ? sender->sending_bytes : 0));
 }
 
 static void on_sent(struct rpc_tag *tag, bool ok)
@@ -101,7 +115,7 @@ static void on_sent(struct rpc_tag *tag, bool ok)
     pthread_mutex_lock(&sender->lock);
     if (sender->sending)
         grpc_byte_buffer_destroy(TAKE(sender->sending));
-    sender->bytes -= sender->sending_bytes;
+    take_bytes(sender, sender->sending_bytes);
     sender->sending_bytes = 0;
     sender->busy = false;
     if (!ok) { /* the peer has gone */
@@ -120,7 +134,7 @@ bool sender_put(struct sender *sender, struct send_list *list)
     bool takes = !list->failed && !sender->closed && !sender->ending;
     if (takes && list->first) {
         for (struct send_item *item = list->first; item; item = item->next)
-            sender->bytes += item->size;
+            add_bytes(sender, item->size);
         *sender->last = list->first;
         sender->last = list->last;
         sender->put_ms = rpc_now_ms();

@@ -16,6 +16,7 @@ struct send_item {
 
 struct sender {
     struct call *call;
+    atomic_llong *total; /* bytes of all senders of the server */
     pthread_mutex_t lock;
     struct send_item *first, **last;
     size_t bytes; /* in the queue and on the way */

@@ -54,14 +54,16 @@ void health_check(struct call *call)
 
 enum { WATCHER_SEND_BYTES_MAX = 4096 }; /* a peer that reads none of that has gone */
 
-/* Lives in its call's arena; in the server's list until the call is closed. */
+/* Lives as long as its call; in the server's list until that is closed. */
 struct watcher {
     struct sender sender;
     struct call *call;
     struct watcher *next, *prev;
-    bool listed;
-    serving_status told; /* under the server's lock once listed */
-    bool is_known;
+    bool listed; /* set by its pump's thread */
+    /* under the server's lock: */
+    bool has_asked, is_known;
+    serving_status told;
+    int64_t begun_ms;
 };
 
 static void nothing_to_do(struct sender *sender)
@@ -89,6 +91,10 @@ static void on_watch_request(struct rpc_tag *tag, bool ok)
     struct rpc_server *server = call->server;
     struct err err;
     int rc = err_set(&err, ERR_INVALID, "the request message is missing");
+    if (!watcher->listed) { /* closed before: nobody works on this call any more */
+        call_batch_done(call);
+        return;
+    }
     if (call_read_result(call, ok) == CALL_READ_MESSAGE)
         rc = call_unpack(call, &grpc__health__v1__health_check_request__descriptor, &call->arena,
                          &call->request, &err);
@@ -97,15 +103,9 @@ static void on_watch_request(struct rpc_tag *tag, bool ok)
     } else {
         Grpc__Health__V1__HealthCheckRequest *request = (void *)call->request;
         pthread_mutex_lock(&server->lock);
+        watcher->has_asked = true;
         watcher->is_known = is_known(request->service);
         tell(watcher, watcher->is_known ? status_now(server) : UNKNOWN);
-        watcher->listed = sender_is_open(&watcher->sender); /* else it was closed meanwhile */
-        if (watcher->listed) {
-            watcher->next = server->watcher_list;
-            if (watcher->next)
-                watcher->next->prev = watcher;
-            server->watcher_list = watcher;
-        }
         pthread_mutex_unlock(&server->lock);
     }
     call_batch_done(call);
@@ -134,7 +134,8 @@ static void on_watch_close(struct rpc_tag *tag, bool ok)
 
 void watcher_free(struct watcher *watcher)
 {
-    sender_done(&watcher->sender); /* the memory is the call's */
+    sender_done(&watcher->sender);
+    mem_free(watcher);
 }
 
 void watcher_begin(struct call *call)
@@ -147,31 +148,51 @@ void watcher_begin(struct call *call)
         call_fail(call, &err);
         return;
     }
-    struct watcher *watcher = arena_alloc(&call->arena, sizeof *watcher);
+    struct watcher *watcher = mem_calloc(1, sizeof *watcher);
     if (!watcher) {
         call_fail_memory(call);
         return;
     }
     atomic_fetch_add(&server->watchers, 1);
     watcher->call = call;
+    watcher->begun_ms = rpc_now_ms();
     sender_init(&watcher->sender, call, nothing_to_do);
     call->watcher = watcher;
     call->close_tag.fn = on_watch_close;
     call->read_tag.fn = on_watch_request;
+    pthread_mutex_lock(&server->lock);
+    watcher->listed = true;
+    watcher->next = server->watcher_list;
+    if (watcher->next)
+        watcher->next->prev = watcher;
+    server->watcher_list = watcher;
+    pthread_mutex_unlock(&server->lock);
     if (!call_read(call)) {
         (void)err_set(&err, ERR_NOMEM, "out of memory");
         sender_end(&watcher->sender, &err);
     }
 }
 
+/* Under the server's lock. */
+static void check_one(struct watcher *watcher, serving_status now, int64_t now_ms)
+{
+    int64_t idle_ms, busy_ms;
+    sender_times(&watcher->sender, now_ms, &idle_ms, &busy_ms);
+    if (busy_ms > RPC_PEER_MS_MAX ||
+        (!watcher->has_asked && now_ms - watcher->begun_ms > RPC_PEER_MS_MAX))
+        call_cancel(watcher->call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                    "the watcher did not say what it watches, or does not read");
+    else if (watcher->is_known && watcher->told != now)
+        tell(watcher, now);
+}
+
 void watchers_tick(struct rpc_server *server)
 {
     serving_status now = status_now(server);
+    int64_t now_ms = rpc_now_ms();
     pthread_mutex_lock(&server->lock);
-    for (struct watcher *watcher = server->watcher_list; watcher; watcher = watcher->next) {
-        if (watcher->is_known && watcher->told != now)
-            tell(watcher, now);
-    }
+    for (struct watcher *watcher = server->watcher_list; watcher; watcher = watcher->next)
+        check_one(watcher, now, now_ms);
     pthread_mutex_unlock(&server->lock);
 }
 

@@ -2,7 +2,8 @@
  *
  * A stream is as old as its call. What it asks of the engine holds the call, so it outlives gRPC's
  * side until the last event is done. Reading goes on while what came before is in moderate measure
- * unanswered, so memory stays bounded whatever the worker sends.
+ * unanswered, and tasks are taken while what went before is in moderate measure unsent: of this
+ * stream, and of all together, so memory stays bounded whatever workers send or do not read.
  *
  * Locks are taken in this order: the server's, the stream's, the sender's. */
 #include "base/log.h"
@@ -64,13 +65,15 @@ static void break_off(struct worker_stream *stream, const char *why)
 
 static bool may_read(struct worker_stream *stream)
 {
+    struct rpc_server *server = stream->call->server;
     return !stream->reading && !stream->read_ended && !stream->closed &&
            stream->events_open < EVENTS_OPEN_MAX && stream->event_bytes < EVENT_BYTES_MAX &&
+           atomic_load(&server->request_bytes) < RPC_REQUEST_BYTES_MAX &&
            sender_is_open(&stream->sender) &&
-           sender_bytes(&stream->sender) < stream->call->server->stream_send_bytes_max;
+           sender_bytes(&stream->sender) < server->stream_send_bytes_max;
 }
 
-/* Under the lock; from whichever thread made it possible. */
+/* Under the lock; from whichever thread made it possible, and by time. */
 static void read_next(struct worker_stream *stream)
 {
     if (!may_read(stream))
@@ -112,6 +115,21 @@ static void on_last_done(struct engine_event *base)
     call_unref(stream->call);
 }
 
+/* An event at the engine and its bytes; under the lock. */
+static void stream_count(struct worker_stream *stream, const struct stream_event *event)
+{
+    stream->events_open++;
+    stream->event_bytes += event->bytes;
+    atomic_fetch_add(&stream->call->server->request_bytes, (long long)event->bytes);
+}
+
+static void stream_forget(struct worker_stream *stream, const struct stream_event *event)
+{
+    stream->events_open--;
+    stream->event_bytes -= event->bytes;
+    atomic_fetch_sub(&stream->call->server->request_bytes, (long long)event->bytes);
+}
+
 /* On the engine's thread. */
 static void on_event_done(struct engine_event *base)
 {
@@ -120,8 +138,7 @@ static void on_event_done(struct engine_event *base)
     struct worker_stream *stream = event->stream;
     struct call *call = stream->call;
     pthread_mutex_lock(&stream->lock);
-    stream->events_open--;
-    stream->event_bytes -= event->bytes;
+    stream_forget(stream, event);
     end_if_done(stream);
     read_next(stream);
     pthread_mutex_unlock(&stream->lock);
@@ -178,13 +195,11 @@ static void receive(struct worker_stream *stream)
     if (posts) {
         stream->received_ms = rpc_now_ms();
         stream->greeted = true;
-        stream->events_open++;
-        stream->event_bytes += event->bytes;
+        stream_count(stream, event);
         call_ref(stream->call);
         posts = engine_post_always(stream->call->server->engine, &event->event.event);
         if (!posts) {
-            stream->events_open--;
-            stream->event_bytes -= event->bytes;
+            stream_forget(stream, event);
             call_unref(stream->call); /* never the last: the read has one */
             (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
             sender_end(&stream->sender, &err);
@@ -276,11 +291,17 @@ static bool put(struct worker_stream *stream, struct send_list *list)
     return taken;
 }
 
+static bool has_room_below(struct worker_stream *stream, size_t limit)
+{
+    return sender_bytes(&stream->sender) < limit &&
+           atomic_load(&stream->call->server->send_bytes) < RPC_SEND_BYTES_MAX;
+}
+
 static bool op_has_room(struct worker_link *link)
 {
     struct worker_stream *stream = stream_of(link);
     pthread_mutex_lock(&stream->lock);
-    bool has_room = sender_bytes(&stream->sender) < stream->call->server->stream_send_bytes_max;
+    bool has_room = has_room_below(stream, stream->call->server->stream_send_bytes_max);
     if (!has_room)
         stream->wants_room = true;
     pthread_mutex_unlock(&stream->lock);
@@ -361,20 +382,24 @@ static void on_room_done(struct engine_event *base)
     call_unref(stream->call);
 }
 
-/* A send is complete: the pump's thread. */
-static void on_sent(struct sender *sender)
+/* Something has become less, perhaps what this stream waits for. */
+static void go_on(struct worker_stream *stream)
 {
-    struct worker_stream *stream = CONTAINER(sender, struct worker_stream, sender);
     pthread_mutex_lock(&stream->lock);
-    size_t bytes = sender_bytes(sender);
     if (stream->wants_room && !stream->room_posted && !stream->closed &&
-        bytes < stream->call->server->stream_send_bytes_max / 2) {
+        has_room_below(stream, stream->call->server->stream_send_bytes_max / 2)) {
         stream->wants_room = false;
         stream->room_posted = true;
         post(stream, &stream->room);
     }
     read_next(stream);
     pthread_mutex_unlock(&stream->lock);
+}
+
+/* A send is complete: the pump's thread. */
+static void on_sent(struct sender *sender)
+{
+    go_on(CONTAINER(sender, struct worker_stream, sender));
 }
 
 /* --- beginning, and what goes on by time ------------------------------------------------------ */
@@ -432,6 +457,7 @@ void worker_stream_begin(struct call *call)
 static void check_one(struct worker_stream *stream, int64_t now_ms)
 {
     int64_t idle_ms, busy_ms;
+    go_on(stream); /* what all streams hold together may have become less */
     sender_times(&stream->sender, now_ms, &idle_ms, &busy_ms);
     pthread_mutex_lock(&stream->lock);
     bool greeted = stream->greeted;
