@@ -1,0 +1,197 @@
+#include "sim/client.h"
+
+#include "sim/rows.h"
+#include "sim/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ITEMS_MAX = 3 };
+
+/* A call at one node. */
+struct call {
+    struct posted posted;
+    struct world *world;
+    struct node *node;
+    struct business_key *key;
+    int64_t invoked_ms;
+    bool is_start;
+    struct engine_start start;
+    struct start_item items[ITEMS_MAX];
+    struct engine_verb verb;
+    char reason[32];
+    struct timer arrives;
+};
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+static const char *verb_name(enum engine_verb_kind verb)
+{
+    static const char *const names[] = { "cancel", "retry", "wait" };
+    return names[verb];
+}
+
+static void start_answered(struct call *call)
+{
+    struct world *world = call->world;
+    for (size_t i = 0; i < call->start.count; i++) {
+        const struct start_item *item = &call->items[i];
+        world_trace(world, call->node->name, "answers start %s: %s", item->saga_id,
+                    item->err.code == ERR_OK ? item->existed ? "existed" : "started"
+                                             : item->err.msg);
+        invariants_start(world, item);
+        if (item->err.code == ERR_OK) {
+            world_hit(world, item->existed ? HIT_START_EXISTED : HIT_CALL_OK);
+            call->key->uid_known = true;
+            call->key->uid = item->uid;
+        } else {
+            world_hit(world, item->err.code == ERR_EXISTS ? HIT_START_MISMATCH : HIT_CALL_REFUSED);
+        }
+    }
+}
+
+static void call_end(struct posted *posted, bool lost)
+{
+    struct call *call = CONTAINER(posted, struct call, posted);
+    struct world *world = call->world;
+    world->clients.open--;
+    if (lost) {
+        world_hit(world, HIT_CALL_UNKNOWN);
+    } else if (call->is_start) {
+        start_answered(call);
+    } else {
+        world_trace(world, call->node->name, "answers %s of %s: %s", verb_name(call->verb.verb),
+                    call->key->saga_id, call->verb.err.code == ERR_OK ? "OK" : call->verb.err.msg);
+        invariants_verb(world, &call->verb, call->reason, call->invoked_ms);
+        world_hit(world, call->verb.err.code == ERR_OK ? HIT_CALL_OK : HIT_CALL_REFUSED);
+    }
+    mem_free(call);
+}
+
+static void on_start_done(struct engine_event *event)
+{
+    struct engine_start *start = CONTAINER(event, struct engine_start, event);
+    node_done(&CONTAINER(start, struct call, start)->posted);
+}
+
+static void on_verb_done(struct engine_event *event)
+{
+    struct engine_verb *verb = CONTAINER(event, struct engine_verb, event);
+    node_done(&CONTAINER(verb, struct call, verb)->posted);
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+static void on_arrives(struct world *world, struct timer *timer)
+{
+    struct call *call = CONTAINER(timer, struct call, arrives);
+    struct engine_event *event = call->is_start ? &call->start.event : &call->verb.event;
+    if (node_sleeps(call->node, timer, on_arrives))
+        return;
+    if (node_post(call->node, event, &call->posted))
+        return;
+    world->clients.open--;
+    world_hit(world, HIT_CALL_UNKNOWN);
+    mem_free(call);
+}
+
+static struct call *call_new(struct world *world, struct node *node, struct business_key *key)
+{
+    struct call *call = rows_zeroed(1, sizeof *call);
+    call->world = world;
+    call->node = node;
+    call->key = key;
+    call->invoked_ms = world->now_ms;
+    call->posted.end = call_end;
+    world->clients.open++;
+    return call;
+}
+
+static void call_send(struct call *call)
+{
+    world_after(call->world, &call->arrives, world_between(call->world, 1, 3), on_arrives);
+}
+
+void clients_start(struct world *world, struct node *node, struct business_key *key,
+                   const char *input)
+{
+    struct call *call = call_new(world, node, key);
+    call->is_start = true;
+    size_t count = world_chance(world, 150) ? ITEMS_MAX : 1; /* twice in one call is fine, too */
+    for (size_t i = 0; i < count; i++)
+        call->items[i] =
+            (struct start_item){ .namespace_ = "default",
+                                 .definition = key->definition,
+                                 .saga_id = key->saga_id,
+                                 .input = { (uint8_t *)world_text(world, input), strlen(input) } };
+    call->start = (struct engine_start){ .items = call->items, .count = count };
+    call->start.event = (struct engine_event){ .kind = ENGINE_START, .done = on_start_done };
+    world_trace(world, "client", "starts %s of %s at %s", key->saga_id, key->definition,
+                node->name);
+    call_send(call);
+}
+
+void clients_verb(struct world *world, struct node *node, struct business_key *key,
+                  enum engine_verb_kind verb, int64_t timeout_ms)
+{
+    struct call *call = call_new(world, node, key);
+    (void)snprintf(call->reason, sizeof call->reason, "call %u", ++world->clients.calls);
+    call->verb = (struct engine_verb){ .verb = verb,
+                                       .by_uid = key->uid_known && world_chance(world, 500),
+                                       .uid = key->uid,
+                                       .namespace_ = "default",
+                                       .definition = key->definition,
+                                       .saga_id = key->saga_id,
+                                       .actor = "client",
+                                       .reason = call->reason,
+                                       .timeout_ms = timeout_ms,
+                                       .or_parked = world_chance(world, 500) };
+    call->verb.event = (struct engine_event){ .kind = ENGINE_VERB, .done = on_verb_done };
+    world_trace(world, "client", "%s %s at %s", verb_name(verb), key->saga_id, node->name);
+    call_send(call);
+}
+
+/* --- by chance -------------------------------------------------------------------------------- */
+
+static void on_next(struct world *world, struct timer *timer)
+{
+    struct clients *clients = &world->clients;
+    if (world->calm)
+        return;
+    struct node *node = &world->nodes[world_choice(world, world->node_count)];
+    struct business_key *key = &clients->keys[world_choice(world, clients->key_count)];
+    if (!key->uid_known || world_fault(world, FAULT_START_AGAIN))
+        clients_start(world, node, key,
+                      world_fault(world, FAULT_START_OTHER) ? "other input" : key->input);
+    else if (world_fault(world, FAULT_CALL_CANCEL))
+        clients_verb(world, node, key, ENGINE_VERB_CANCEL, 0);
+    else if (world_fault(world, FAULT_CALL_RETRY))
+        clients_verb(world, node, key, ENGINE_VERB_RETRY, 0);
+    else if (world_fault(world, FAULT_CALL_WAIT))
+        clients_verb(world, node, key, ENGINE_VERB_WAIT, world_between(world, 0, 20000));
+    world_after(world, timer, world_between(world, 10, 3000), on_next);
+}
+
+void clients_open(struct world *world)
+{
+    static const char *const ids[KEYS_MAX] = { "O-1", "O-2", "O-3", "O-4", "O-5", "O-6" };
+    struct clients *clients = &world->clients;
+    clients->key_count = 1 + world_choice(world, KEYS_MAX);
+    for (size_t i = 0; i < clients->key_count; i++) {
+        struct business_key *key = &clients->keys[i];
+        key->definition =
+            world->definitions.items[world_choice(world, world->definitions.count)]->name;
+        key->saga_id = ids[i];
+        key->input = ids[i];
+    }
+    world_after(world, &clients->next, world_between(world, 1, 200), on_next);
+}
+
+void clients_close(struct world *world)
+{
+    for (size_t i = 0; i < world->timers.count; i++) {
+        struct timer *timer = CONTAINER(world->timers.nodes[i], struct timer, place);
+        if (timer->fire == on_arrives)
+            mem_free(CONTAINER(timer, struct call, arrives));
+    }
+}

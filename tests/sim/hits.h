@@ -1,0 +1,123 @@
+/* What must have happened at least once in a run of many seeds: each fault, and each outcome that
+ * the promises speak of. A fault that never hit proves nothing, so it fails the run. */
+#ifndef SIM_HITS_H
+#define SIM_HITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* name, text, odds per mille of one occasion where a seed has it at all */
+#define FAULTS(X)                                                                                  \
+    X(CUT_BEFORE_COMMIT, "connection cut before COMMIT ran", 25)                                   \
+    X(CUT_AFTER_COMMIT, "COMMIT ran, its answer was lost", 25)                                     \
+    X(CUT_THEN_COMMIT, "connection cut, COMMIT ran after the client had gone on", 25)              \
+    X(CUT_WHILE_IDLE, "connection cut with nothing in flight", 400)                                \
+    X(CONNECTION_REFUSED, "database refuses connections for a while", 300)                         \
+    X(DATABASE_RESTART, "database restarts: every connection is cut", 200)                         \
+    X(ROW_FAILS, "one operation fails: a lock, a class 40 error", 40)                              \
+    X(ROW_REFUSED, "one operation fails for good", 8)                                              \
+    X(BATCH_FAILS, "a whole batch fails: disk full", 15)                                           \
+    X(COMMIT_SLOW, "a commit takes up to 4 s", 40)                                                 \
+    X(REPLY_SLOW, "an answer of the database comes late", 40)                                      \
+    X(LOCKED_SKIPPED, "adoption skips a locked row", 200)                                          \
+    X(NODE_CRASH, "a node dies", 250)                                                              \
+    X(NODE_PAUSE, "a node is stopped for up to a minute", 250)                                     \
+    X(NODE_STOP, "a node stops in an orderly way", 150)                                            \
+    X(NODE_TWINS, "two processes run under one node's name", 80)                                   \
+    X(LITTLE_ROOM, "a node has room for one or two sagas", 300)                                    \
+    X(CLOCK_WRONG, "a node's wall clock is up to two minutes off", 500)                            \
+    X(CLOCK_DRIFTS, "a node's clock runs up to 200 ppm off", 500)                                  \
+    X(STREAM_CUT, "a worker's stream is cut", 500)                                                 \
+    X(STREAM_HALF_OPEN, "one side hears of a cut stream late", 500)                                \
+    X(STREAM_BLOCKED, "a stream has no room", 30)                                                  \
+    X(MESSAGE_SLOW, "a message takes up to 3 s", 20)                                               \
+    X(WORKER_DIES, "a worker dies", 250)                                                           \
+    X(WORKER_PAUSE, "a worker is stopped for up to a minute", 300)                                 \
+    X(WORKER_DRAINS, "a worker drains", 150)                                                       \
+    X(WORKER_SILENT, "a worker takes tasks and says nothing for a while", 200)                     \
+    X(WORKER_LIES, "a worker reports on fences that are not its own", 300)                         \
+    X(REPORT_TWICE, "a report is sent twice", 50)                                                  \
+    X(REPORT_OTHER, "a second report of a fence says otherwise", 30)                               \
+    X(HANDLER_SLOW, "a handler takes longer than its lease", 60)                                   \
+    X(HANDLER_CARELESS, "a guarded handler does not ask whether it is still mine", 300)            \
+    X(NOT_SENT, "a request certainly had no effect: RETRY", 100)                                   \
+    X(BUSINESS_NO, "the participant says no", 60)                                                  \
+    X(ANSWER_LOST, "the participant's answer is lost", 60)                                         \
+    X(REQUEST_LOST, "a request is lost", 40)                                                       \
+    X(REQUEST_LATE, "a request arrives late", 60)                                                  \
+    X(FOREIGN_EFFECT, "the effect exists already, by another", 10)                                 \
+    X(START_AGAIN, "a start is sent again", 300)                                                   \
+    X(START_OTHER, "a start of a known key with other input", 150)                                 \
+    X(CALL_CANCEL, "a cancel", 200)                                                                \
+    X(CALL_RETRY, "a retry", 200)                                                                  \
+    X(CALL_WAIT, "a wait", 300)
+
+#define OUTCOMES(X)                                                                                \
+    X(RESULT_LOST, "a decision lost against another")                                              \
+    X(RESULT_HALF, "the outcome became durable, the next grant lost")                              \
+    X(RESULT_UNKNOWN, "a commit in doubt")                                                         \
+    X(ENDED_DONE, "a lease ended DONE")                                                            \
+    X(ENDED_ALREADY_DONE, "a lease ended ALREADY_DONE")                                            \
+    X(ENDED_REJECTED, "a lease ended REJECTED")                                                    \
+    X(ENDED_RETRY, "a lease ended RETRY")                                                          \
+    X(ENDED_UNKNOWN, "a lease ended UNKNOWN")                                                      \
+    X(ENDED_EXPIRED, "a lease expired")                                                            \
+    X(ENDED_STREAM_LOST, "a lease ended STREAM_LOST")                                              \
+    X(ENDED_RELEASED, "a lease was given back")                                                    \
+    X(LEASE_EXTENDED, "a lease was extended")                                                      \
+    X(EXTENSION_REFUSED, "an extension was refused")                                               \
+    X(BACK_REFUSED, "turned back: refused")                                                        \
+    X(BACK_CANCELLED, "turned back: cancelled")                                                    \
+    X(BACK_DEADLINE, "turned back: deadline")                                                      \
+    X(BACK_UNKNOWN, "turned back: unknown")                                                        \
+    X(BACK_EXHAUSTED, "turned back: budget spent")                                                 \
+    X(BACK_START_TIMEOUT, "turned back: start time-out")                                           \
+    X(PARKED_OUTCOME_UNKNOWN, "parked: OUTCOME_UNKNOWN")                                           \
+    X(PARKED_RETRIES_EXHAUSTED, "parked: RETRIES_EXHAUSTED")                                       \
+    X(PARKED_COMPENSATION_FAILED, "parked: COMPENSATION_FAILED")                                   \
+    X(PARKED_DEADLINE_EXCEEDED, "parked: DEADLINE_EXCEEDED")                                       \
+    X(PARKED_FOREIGN_EFFECT, "parked: FOREIGN_EFFECT")                                             \
+    X(PARKED_LATE_EFFECT, "parked: LATE_EFFECT")                                                   \
+    X(PARKED_WORKER_KILLER, "parked: WORKER_KILLER")                                               \
+    X(LATE_REPORTED, "a late report was recorded")                                                 \
+    X(LATE_RESUMED, "a late report took a parked saga on")                                         \
+    X(LATE_AFTER_END, "a late report after the end")                                               \
+    X(RETRIED, "an operator's retry")                                                              \
+    X(SUCCEEDED, "a saga SUCCEEDED")                                                               \
+    X(COMPENSATED, "a saga COMPENSATED")                                                           \
+    X(ACK_ACCEPTED, "ack ACCEPTED")                                                                \
+    X(ACK_DUPLICATE, "ack DUPLICATE")                                                              \
+    X(ACK_STALE, "ack STALE")                                                                      \
+    X(GUARD_DUPLICATE, "the guard said DUPLICATE")                                                 \
+    X(GUARD_REFUSED, "the guard said REFUSED")                                                     \
+    X(GUARD_STALE, "the guard said STALE")                                                         \
+    X(GUARD_EMPTY, "the guard said EMPTY")                                                         \
+    X(KEY_KNOWN, "the participant knew the idempotency key")                                       \
+    X(CALL_OK, "a call was answered OK")                                                           \
+    X(CALL_REFUSED, "a call was refused")                                                          \
+    X(CALL_UNKNOWN, "a call's answer never came")                                                  \
+    X(START_EXISTED, "a start found its saga there")                                               \
+    X(START_MISMATCH, "a start found its key taken with other input")                              \
+    X(STREAM_ENDED, "the engine ended a stream: a newer one came")                                 \
+    X(HINTED, "a worker was told that its saga turned back")                                       \
+    X(EXPELLED, "a node was told that another process has its name")                               \
+    X(ADOPTED, "a dead node's saga was adopted")                                                   \
+    X(TAKEN, "a saga was taken over for a call or a report")                                       \
+    X(LET_GO, "a saga was let go")                                                                 \
+    X(FOUND_AGAIN, "a saga without an owner was found again")
+
+#define HIT_ENUM_FAULT(name, text, odds) FAULT_##name,
+#define HIT_ENUM_OUTCOME(name, text)     HIT_##name,
+enum hit {
+    FAULTS(HIT_ENUM_FAULT) FAULT_COUNT,
+    HIT_FIRST_ = FAULT_COUNT - 1, /* outcomes follow without a gap */
+    OUTCOMES(HIT_ENUM_OUTCOME) HIT_COUNT
+};
+#undef HIT_ENUM_FAULT
+#undef HIT_ENUM_OUTCOME
+
+const char *hit_name(enum hit hit);
+const char *hit_text(enum hit hit);
+unsigned fault_odds(enum hit fault);
+
+#endif

@@ -1,0 +1,282 @@
+/* What leaves an engine, judged against the rows of that moment; and the end of a world. */
+#include "base/sha256.h"
+#include "sim/world.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    DRIFT_SLACK_MS = 50,     /* a drifting clock, over a minute */
+    LEASE_SLACK_MS = 20,     /* the same between two answers of the database */
+    IN_DOUBT_MS = 10 * 1000, /* how far a node's idea of the database's clock may be off */
+};
+
+static struct journal_entry *lease_of(struct world *world, const struct uuid *uid, int64_t fence,
+                                      struct db_saga **ret_saga)
+{
+    struct db_saga *saga = database_saga(&world->database, uid);
+    struct journal_entry *entry = saga ? database_entry(saga, fence_seq(fence)) : NULL;
+    *ret_saga = saga;
+    return entry && entry->kind == ENTRY_LEASE && entry->fence == fence ? entry : NULL;
+}
+
+void invariants_submit(struct world *world, struct node *node, const struct request *request)
+{
+    if (request->kind != STORE_TRANSITION || !request->transition.only_if_expired)
+        return;
+    const struct db_saga *saga = database_saga(&world->database, &request->uid);
+    int64_t since = node->store.connected_at_ms;
+    if (saga && saga->owner && strcmp(saga->owner, node->name) == 0 && saga->taken_at_ms > since)
+        since = saga->taken_at_ms;
+    if (world->now_ms - since < ENGINE_GRACE_MS - DRIFT_SLACK_MS)
+        world_violate(world, INV_EXPIRY,
+                      "%s ends a lease of %s as expired %" PRId64
+                      " ms after it came, within the grace",
+                      node->name, request->row.saga_id, world->now_ms - since);
+}
+
+/* --- workers ---------------------------------------------------------------------------------- */
+
+static void check_time(struct world *world, const struct node *node, const struct db_saga *saga,
+                       const struct journal_entry *lease, int64_t lease_ms)
+{
+    int64_t left = lease->lease_until_ms - db_clock_ms(world->now_ms);
+    if (lease->outcome == OUTCOME_NONE && lease_ms > left + LEASE_SLACK_MS)
+        world_violate(world, INV_LEASE_TIME,
+                      "%s says %" PRId64 " ms of %s #%" PRId64 ", %" PRId64 " are left", node->name,
+                      lease_ms, saga->row.saga_id, lease->seq, left);
+}
+
+void invariants_task(struct world *world, struct node *node, const char *worker,
+                     const struct engine_task *task)
+{
+    struct db_saga *saga;
+    const struct saga_row *row = saga_row(task->saga);
+    const struct journal_entry *sent = task->view.lease;
+    const struct journal_entry *lease = lease_of(world, &row->uid, sent->fence, &saga);
+    if (!lease || strcmp(lease->worker, worker) != 0 || lease->step != sent->step ||
+        lease->operation != sent->operation) {
+        world_violate(world, INV_TASK, "%s sends %s #%" PRId64 " to %s, and the database holds %s",
+                      node->name, row->saga_id, sent->seq, worker,
+                      lease ? lease->worker : "no such lease");
+        return;
+    }
+    check_time(world, node, saga, lease, task->lease_ms);
+}
+
+static bool is_recorded(const struct db_saga *saga, const struct journal_entry *lease,
+                        enum outcome outcome)
+{
+    if (lease->outcome == outcome)
+        return true;
+    for (size_t i = 0; i < saga->count; i++)
+        if (saga->entries[i].kind == ENTRY_LATE_REPORT && saga->entries[i].about == lease->seq &&
+            saga->entries[i].outcome == outcome)
+            return true;
+    return false;
+}
+
+static bool has_turned_back(const struct db_saga *saga)
+{
+    for (size_t i = 0; i < saga->count; i++)
+        if (saga->entries[i].kind == ENTRY_COMPENSATE)
+            return true;
+    return false;
+}
+
+void invariants_ack(struct world *world, struct node *node, const struct engine_lease_ack *ack,
+                    enum outcome outcome)
+{
+    struct db_saga *saga;
+    const struct journal_entry *lease = lease_of(world, &ack->uid, ack->fence, &saga);
+    const char *id = saga ? saga->row.saga_id : "an unknown saga";
+    int64_t seq = fence_seq(ack->fence);
+    if (outcome == OUTCOME_NONE) {
+        world_violate(world, INV_ACK, "%s acknowledges a report of %s #%" PRId64 " that never came",
+                      node->name, id, seq);
+        return;
+    }
+    if (ack->ack == ENGINE_ACK_STALE) {
+        world_hit(world, HIT_ACK_STALE);
+        if (lease && lease->outcome == OUTCOME_NONE)
+            world_violate(world, INV_STALE, "%s calls the holder of %s #%" PRId64 " stale",
+                          node->name, id, seq);
+        return;
+    }
+    world_hit(world, ack->ack == ENGINE_ACK_ACCEPTED ? HIT_ACK_ACCEPTED : HIT_ACK_DUPLICATE);
+    if (!lease || !is_recorded(saga, lease, outcome))
+        world_violate(world, INV_ACK, "%s acknowledges %s of %s #%" PRId64 ", the database has %s",
+                      node->name, outcome_name(outcome), id, seq,
+                      !lease           ? "no such lease"
+                      : lease->outcome ? outcome_name(lease->outcome)
+                                       : "no outcome");
+    else if (outcome == OUTCOME_REJECTED && lease->operation == OPERATION_ACTION &&
+             lease->outcome == outcome && !has_turned_back(saga))
+        world_violate(world, INV_ACK,
+                      "%s acknowledges the refusal of %s #%" PRId64 ", and it has not turned back",
+                      node->name, id, seq);
+}
+
+void invariants_extended(struct world *world, struct node *node,
+                         const struct engine_lease_extended *extended)
+{
+    struct db_saga *saga;
+    const struct journal_entry *lease = lease_of(world, &extended->uid, extended->fence, &saga);
+    if (extended->lease_ms > 0 && lease)
+        check_time(world, node, saga, lease, extended->lease_ms);
+    else if (extended->lease_ms == 0 && lease && lease->outcome == OUTCOME_NONE &&
+             lease->lease_until_ms > db_clock_ms(world->now_ms) &&
+             world->now_ms - saga->extended_at_ms > IN_DOUBT_MS)
+        world_violate(world, INV_STALE, "%s says that %s #%" PRId64 " is lost, and it is live",
+                      node->name, saga->row.saga_id, lease->seq);
+}
+
+/* --- clients ---------------------------------------------------------------------------------- */
+
+void invariants_start(struct world *world, const struct start_item *item)
+{
+    const struct db_key *key =
+        database_key(&world->database, item->namespace_, item->definition, item->saga_id);
+    struct sha256_part part = { item->input.data, item->input.size };
+    uint8_t digest[32];
+    if (sha256(&part, 1, digest)) {
+        world_violate(world, INV_ENGINE, "sha256: out of memory");
+        return;
+    }
+    bool same = key && memcmp(key->key.input_digest, digest, sizeof digest) == 0;
+    if (item->err.code == ERR_OK &&
+        (!same || memcmp(&key->key.uid, &item->uid, sizeof item->uid) != 0 ||
+         !database_saga(&world->database, &item->uid)))
+        world_violate(world, INV_START, "the start of %s is acknowledged, and the key has %s",
+                      item->saga_id,
+                      !key   ? "no row"
+                      : same ? "another saga"
+                             : "another input");
+    if (item->err.code == ERR_EXISTS && (!key || same))
+        world_violate(world, INV_START, "%s is refused as taken by other input, and it is %s",
+                      item->saga_id, key ? "the same" : "free");
+}
+
+/* Was it so at any time since then? */
+static bool was(const struct db_saga *saga, int64_t since_ms, enum saga_state state,
+                enum saga_state phase)
+{
+    for (const struct db_state *at = saga->states; at; at = at->before) {
+        if (at->state == state && at->phase == phase)
+            return true;
+        if (at->since_ms < since_ms)
+            break;
+    }
+    return false;
+}
+
+static void check_refusal(struct world *world, const struct engine_verb *verb,
+                          const struct db_saga *saga, int64_t invoked_ms)
+{
+    if (verb->err.code == ERR_NOT_FOUND) {
+        const struct db_state *first = saga->states;
+        while (first && first->before)
+            first = first->before;
+        if (first && first->since_ms < invoked_ms)
+            world_violate(world, INV_CALL, "%s is not found, and is there", saga->row.saga_id);
+    } else if (verb->err.code == ERR_PRECONDITION && verb->verb == ENGINE_VERB_CANCEL) {
+        if (!was(saga, invoked_ms, SAGA_SUCCEEDED, SAGA_SUCCEEDED) &&
+            !was(saga, invoked_ms, SAGA_PARKED, SAGA_COMPENSATING))
+            world_violate(world, INV_CALL, "a cancel of %s is refused: %s", saga->row.saga_id,
+                          verb->err.msg);
+    }
+}
+
+static bool has_retry(const struct db_saga *saga, const char *reason)
+{
+    for (size_t i = 0; i < saga->count; i++)
+        if (saga->entries[i].kind == ENTRY_RETRY && saga->entries[i].error_message &&
+            strcmp(saga->entries[i].error_message, reason) == 0)
+            return true;
+    return false;
+}
+
+void invariants_verb(struct world *world, const struct engine_verb *verb, const char *reason,
+                     int64_t invoked_ms)
+{
+    const struct db_key *key =
+        database_key(&world->database, verb->namespace_, verb->definition, verb->saga_id);
+    const struct db_saga *saga = key ? database_saga(&world->database, &key->key.uid) : NULL;
+    if (!saga) {
+        if (verb->err.code == ERR_OK)
+            world_violate(world, INV_CALL, "a call for %s is answered, and it is not there",
+                          verb->saga_id);
+        return;
+    }
+    if (verb->err.code != ERR_OK) {
+        check_refusal(world, verb, saga, invoked_ms);
+        return;
+    }
+    bool so = true;
+    enum saga_state state = saga->row.state;
+    if (verb->verb == ENGINE_VERB_CANCEL)
+        so = has_turned_back(saga);
+    else if (verb->verb == ENGINE_VERB_RETRY)
+        so = has_retry(saga, reason);
+    else if (world->now_ms - invoked_ms < verb->timeout_ms - DRIFT_SLACK_MS)
+        so = saga_state_is_terminal(state) ||
+             (verb->or_parked && (was(saga, invoked_ms, SAGA_PARKED, SAGA_RUNNING) ||
+                                  was(saga, invoked_ms, SAGA_PARKED, SAGA_COMPENSATING)));
+    if (!so)
+        world_violate(world, INV_CALL, "verb %d of %s is answered OK, and it is %s",
+                      (int)verb->verb, saga->row.saga_id, saga_state_name(state));
+}
+
+/* --- engines ---------------------------------------------------------------------------------- */
+
+void invariants_turn(struct world *world, struct node *node)
+{
+    const struct engine_counters *counters = engine_counters(node->engine);
+    long long failed = atomic_load(&counters->operations_failed);
+    if (failed > (long long)node->store.failed_writes)
+        world_violate(world, INV_ENGINE, "%s counts %lld failed operations, the database %" PRIu64,
+                      node->name, failed, node->store.failed_writes);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void check_net(struct world *world, const struct db_saga *saga)
+{
+    const struct definition *definition =
+        definitions_find(&world->definitions, saga->row.definition);
+    struct subject *subject = participant_subject(world, saga->row.definition, saga->row.saga_id);
+    for (size_t i = 0; i < definition->step_count; i++) {
+        const struct side_effect *effect = &subject->effects[i];
+        bool wrong = saga->row.state == SAGA_SUCCEEDED
+                         ? effect->net != 1
+                         : definition->steps[i].has_compensation && effect->net != 0;
+        if (wrong && !effect->foreign)
+            world_violate(world, INV_NET, "%s is %s, and %d effects of step %s are there",
+                          saga->row.saga_id, saga_state_name(saga->row.state), effect->net,
+                          definition->steps[i].name);
+    }
+}
+
+static void check_memory(struct world *world, const struct node *node, long long open)
+{
+    const struct engine_counters *counters = engine_counters(node->engine);
+    long long resident = atomic_load(&counters->sagas_resident);
+    if (resident > open)
+        world_violate(world, INV_ENGINE, "%s keeps %lld sagas, and %lld have not ended", node->name,
+                      resident, open);
+}
+
+void invariants_end(struct world *world)
+{
+    long long open = 0;
+    for (size_t i = 0; i < world->database.saga_count; i++) {
+        const struct db_saga *saga = &world->database.sagas[i];
+        if (saga_state_is_terminal(saga->row.state))
+            check_net(world, saga);
+        else
+            open++;
+    }
+    for (size_t i = 0; i < world->node_count; i++)
+        if (world->nodes[i].engine)
+            check_memory(world, &world->nodes[i], open);
+}

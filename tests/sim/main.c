@@ -1,0 +1,119 @@
+/* sim                              seeds that ever failed, then the everyday number of new ones
+ * sim --seeds FROM COUNT           these
+ * sim --seed N [--trace]           one, with its trace
+ * ... [--go-on]                    does not stop at the first that fails
+ * ... [--mutation NAME]            with a fault of ours in the store */
+#include "base/log.h"
+#include "sim/hits.h"
+#include "sim/invariants.h"
+#include "sim/runner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { EVERYDAY = 5000, FULL = 40000, FAILED_MAX = 256, EACH_HITS_FROM = 2000 };
+
+struct arguments {
+    bool one, trace, goes_on;
+    uint64_t seed, from, count;
+    enum mutation mutation;
+};
+
+static uint64_t number(const char *text)
+{
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static bool read_arguments(char **argv, struct arguments *ret)
+{
+    const char *size = getenv("SAGAD_TEST_SIZE");
+    *ret = (struct arguments){ .from = 1 };
+    ret->count = size && strcmp(size, "full") == 0 ? FULL : EVERYDAY;
+    for (char **at = argv + 1; *at; at++) {
+        if (strcmp(*at, "--trace") == 0) {
+            ret->trace = true;
+        } else if (strcmp(*at, "--seed") == 0 && at[1]) {
+            ret->one = true;
+            ret->seed = number(*++at);
+        } else if (strcmp(*at, "--seeds") == 0 && at[1] && at[2]) {
+            ret->from = number(*++at);
+            ret->count = number(*++at);
+        } else if (strcmp(*at, "--go-on") == 0) {
+            ret->goes_on = true;
+        } else if (strcmp(*at, "--mutation") == 0 && at[1]) {
+            ret->mutation = mutation_parse(*++at);
+        } else {
+            return false;
+        }
+    }
+    return ret->mutation != MUTATION_COUNT;
+}
+
+/* One number a line; what follows a # is for people. */
+static size_t read_failed(uint64_t *ret)
+{
+    size_t count = 0;
+    char line[256];
+    FILE *file = fopen(SEEDS_FILE, "r");
+    if (!file)
+        return 0;
+    while (count < FAILED_MAX && fgets(line, sizeof line, file))
+        if (line[0] >= '0' && line[0] <= '9')
+            ret[count++] = number(line);
+    (void)fclose(file);
+    return count;
+}
+
+static bool print_hits(const struct runner_result *result)
+{
+    bool all = true;
+    for (int i = 0; i < HIT_COUNT; i++) {
+        (void)printf("  %10" PRIu64 "  %s: %s\n", result->hits[i], hit_name((enum hit)i),
+                     hit_text((enum hit)i));
+        all = all && result->hits[i] > 0;
+    }
+    for (int i = 0; i < FAULT_COUNT; i++)
+        (void)printf("fault: sim %s | %" PRIu64 "\n", hit_name((enum hit)i), result->hits[i]);
+    return all;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    struct arguments arguments;
+    log_set_level(LOG_LEVEL_COUNT); /* the trace tells it */
+    if (!read_arguments(argv, &arguments)) {
+        (void)fprintf(stderr, "usage: sim [--seed N [--trace] | --seeds FROM COUNT]"
+                              " [--go-on] [--mutation NAME]\n");
+        return 2;
+    }
+    if (arguments.one)
+        return runner_show(arguments.seed, arguments.mutation, arguments.trace) ? 0 : 1;
+    uint64_t failed[FAILED_MAX];
+    struct runner_options options = { .first = failed,
+                                      .first_count = read_failed(failed),
+                                      .from = arguments.from,
+                                      .count = arguments.count,
+                                      .jobs = 2,
+                                      .mutation = arguments.mutation,
+                                      .goes_on = arguments.goes_on };
+    struct runner_result result;
+    time_t started = time(NULL);
+    runner_run(&options, &result);
+    bool hit = print_hits(&result);
+    (void)printf("%" PRIu64 " seeds in %lld s\n", result.ran, (long long)(time(NULL) - started));
+    if (result.failed && !result.crashed)
+        (void)runner_show(result.seed, arguments.mutation, false);
+    if (result.failed)
+        (void)printf("FAILED: seed %" PRIu64 ": %s\n  again: tests/sim/run --seed %" PRIu64
+                     " --trace\n",
+                     result.seed, result.text, result.seed);
+    if (!result.failed && !hit && result.ran >= EACH_HITS_FROM)
+        (void)printf("FAILED: something never hit, see the table\n");
+    int rc = result.failed || (!hit && result.ran >= EACH_HITS_FROM);
+    runner_result_done(&result);
+    return rc;
+}
