@@ -82,6 +82,7 @@ void chaos_open(struct world *world)
     add_workers(world);
     clients_open(world);
     world->calm_at_ms = world_between(world, 5000, 90000);
+    world->chaos_every_ms = world_between(world, 1000, 15000);
     world_after(world, &world->chaos, world_between(world, 10, 2000), on_chaos);
 }
 
@@ -194,7 +195,7 @@ static void on_chaos(struct world *world, struct timer *timer)
     befall_database(world);
     befall_nodes(world);
     befall_workers(world);
-    world_after(world, timer, world_between(world, 10, 4000), on_chaos);
+    world_after(world, timer, world_between(world, 10, world->chaos_every_ms), on_chaos);
 }
 
 static bool is_at_rest(const struct world *world)

@@ -169,12 +169,13 @@ static void on_next(struct world *world, struct timer *timer)
         clients_verb(world, node, key, ENGINE_VERB_RETRY, 0);
     else if (world_fault(world, FAULT_CALL_WAIT))
         clients_verb(world, node, key, ENGINE_VERB_WAIT, world_between(world, 0, 20000));
-    world_after(world, timer, world_between(world, 10, 3000), on_next);
+    world_after(world, timer, world_between(world, 10, clients->every_ms), on_next);
 }
 
 void clients_open(struct world *world)
 {
-    static const char *const ids[KEYS_MAX] = { "O-1", "O-2", "O-3", "O-4", "O-5", "O-6" };
+    static const char *const ids[KEYS_MAX] = { "O-1", "O-2", "O-3", "O-4",  "O-5",  "O-6",
+                                               "O-7", "O-8", "O-9", "O-10", "O-11", "O-12" };
     struct clients *clients = &world->clients;
     clients->key_count = 1 + world_choice(world, KEYS_MAX);
     for (size_t i = 0; i < clients->key_count; i++) {
@@ -184,6 +185,7 @@ void clients_open(struct world *world)
         key->saga_id = ids[i];
         key->input = ids[i];
     }
+    clients->every_ms = world_between(world, 100, 4000);
     world_after(world, &clients->next, world_between(world, 1, 200), on_next);
 }
 

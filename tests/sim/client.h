@@ -11,7 +11,7 @@ struct world;
 struct node;
 struct call;
 
-enum { KEYS_MAX = 6 };
+enum { KEYS_MAX = 12 };
 
 struct business_key {
     const char *definition, *saga_id;
@@ -26,6 +26,7 @@ struct clients {
     struct timer next; /* call */
     size_t open;       /* calls without an answer */
     unsigned calls;
+    int64_t every_ms;
 };
 
 void clients_open(struct world *world);

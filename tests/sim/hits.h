@@ -29,23 +29,23 @@
     X(CLOCK_DRIFTS, "a node's clock runs up to 200 ppm off", 500)                                  \
     X(STREAM_CUT, "a worker's stream is cut", 500)                                                 \
     X(STREAM_HALF_OPEN, "one side hears of a cut stream late", 500)                                \
-    X(STREAM_BLOCKED, "a stream has no room", 30)                                                  \
+    X(STREAM_BLOCKED, "a stream has no room", 60)                                                  \
     X(MESSAGE_SLOW, "a message takes up to 3 s", 20)                                               \
     X(WORKER_DIES, "a worker dies", 250)                                                           \
     X(WORKER_PAUSE, "a worker is stopped for up to a minute", 300)                                 \
     X(WORKER_DRAINS, "a worker drains", 150)                                                       \
     X(WORKER_SILENT, "a worker takes tasks and says nothing for a while", 200)                     \
     X(WORKER_LIES, "a worker reports on fences that are not its own", 300)                         \
-    X(REPORT_TWICE, "a report is sent twice", 50)                                                  \
-    X(REPORT_OTHER, "a second report of a fence says otherwise", 30)                               \
-    X(HANDLER_SLOW, "a handler takes longer than its lease", 60)                                   \
+    X(REPORT_TWICE, "a report is sent twice", 80)                                                  \
+    X(REPORT_OTHER, "a second report of a fence says otherwise", 80)                               \
+    X(HANDLER_SLOW, "a handler takes longer than its lease", 100)                                  \
     X(HANDLER_CARELESS, "a guarded handler does not ask whether it is still mine", 300)            \
     X(NOT_SENT, "a request certainly had no effect: RETRY", 100)                                   \
-    X(BUSINESS_NO, "the participant says no", 60)                                                  \
-    X(ANSWER_LOST, "the participant's answer is lost", 60)                                         \
-    X(REQUEST_LOST, "a request is lost", 40)                                                       \
-    X(REQUEST_LATE, "a request arrives late", 60)                                                  \
-    X(FOREIGN_EFFECT, "the effect exists already, by another", 10)                                 \
+    X(BUSINESS_NO, "the participant says no", 120)                                                 \
+    X(ANSWER_LOST, "the participant's answer is lost", 120)                                        \
+    X(REQUEST_LOST, "a request is lost", 80)                                                       \
+    X(REQUEST_LATE, "a request arrives late", 150)                                                 \
+    X(FOREIGN_EFFECT, "the effect exists already, by another", 15)                                 \
     X(START_AGAIN, "a start is sent again", 300)                                                   \
     X(START_OTHER, "a start of a known key with other input", 150)                                 \
     X(CALL_CANCEL, "a cancel", 200)                                                                \

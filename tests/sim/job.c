@@ -132,7 +132,7 @@ static void on_give_up(struct world *world, struct timer *timer)
 static int64_t flight_ms(struct world *world, const struct job *job)
 {
     if (!world_fault(world, FAULT_REQUEST_LATE))
-        return world_between(world, 1, 20);
+        return world_between(world, 1, world_chance(world, 200) ? 500 : 20);
     const struct step_rule *step = step_of(job, world);
     if (step->guarded)
         return world_between(world, 100, 40000);
@@ -184,6 +184,13 @@ static void on_send(struct world *world, struct timer *timer)
     send(job);
 }
 
+static int64_t think_ms(struct world *world, const struct job *job)
+{
+    if (world_fault(world, FAULT_HANDLER_SLOW))
+        return world_between(world, job->lease_ms / 2, job->lease_ms * 2);
+    return world_between(world, 1, world_chance(world, 400) ? 2000 : 30);
+}
+
 static void on_start(struct world *world, struct timer *timer)
 {
     struct job *job = CONTAINER(timer, struct job, timer);
@@ -197,10 +204,7 @@ static void on_start(struct world *world, struct timer *timer)
     job->state = JOB_RUNNING;
     world_trace(world, job->worker->full_name, "works on %s #%d", job->saga_id,
                 (int)fence_seq(job->fence));
-    int64_t think_ms = world_between(world, 1, 30);
-    if (world_fault(world, FAULT_HANDLER_SLOW))
-        think_ms = world_between(world, job->lease_ms / 2, job->lease_ms * 2);
-    world_after(world, timer, think_ms, on_send);
+    world_after(world, timer, think_ms(world, job), on_send);
 }
 
 struct job *job_new(struct worker *worker, struct stream *stream, const struct word *word)

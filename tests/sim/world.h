@@ -46,7 +46,7 @@ struct world {
     unsigned odds[FAULT_COUNT]; /* per mille; 0: this seed knows no such fault */
     bool calm;                  /* no more faults: everything must come to its end */
     bool over;                  /* and has */
-    int64_t calm_at_ms, rests_since_ms;
+    int64_t calm_at_ms, rests_since_ms, chaos_every_ms;
     struct violation violation;
 
     struct database database;
