@@ -115,6 +115,7 @@ bool entry_input(const struct journal_entry *entry, enum saga_input *ret)
         return true;
     case ENTRY_LEASE:
     case ENTRY_LATE_REPORT:
+    case ENTRY_END: /* by what is left: saga_end_input */
     case ENTRY_KIND_COUNT:
         break;
     }
@@ -363,6 +364,14 @@ static int apply_decision(struct saga *saga, const struct journal_entry *entry, 
     return 0;
 }
 
+static int apply_end(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    enum saga_input input;
+    if (entry->step != -1 || !saga_end_input(saga, &input))
+        return corrupt(saga, entry, err, "an end while something is left to do");
+    return saga_move(saga, input, err);
+}
+
 static int64_t text_bytes(const char *text)
 {
     return text ? (int64_t)strlen(text) : 0;
@@ -395,6 +404,8 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
     case ENTRY_RETRY:
     case ENTRY_RESUME:
         return apply_decision(saga, entry, err);
+    case ENTRY_END:
+        return apply_end(saga, entry, err);
     case ENTRY_KIND_COUNT:
         break;
     }

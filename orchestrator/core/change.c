@@ -184,17 +184,27 @@ static int row_follow(struct change *change)
     return 0;
 }
 
+/* Mostly the end is said by what ends the last lease, and needs no entry. Where nothing else is
+ * written it gets one: the position is what tells that nobody decided otherwise. */
+static int end(struct change *change, enum saga_input input)
+{
+    struct transition *transition = change->transition;
+    transition->ends = true;
+    if (transition->finishes || transition->append_seq)
+        return take_input(change, input);
+    struct journal_entry entry = { .kind = ENTRY_END, .step = -1 };
+    transition->inputs[transition->input_count++] = input;
+    return change_append(change, &entry);
+}
+
 int change_close(struct change *change)
 {
     struct transition *transition = change->transition;
-    enum saga_input end;
-    if (saga_end_input(change->saga, &end)) {
-        int rc = take_input(change, end);
-        if (rc)
-            return rc;
-        transition->ends = true;
-    }
-    int rc = row_follow(change);
+    enum saga_input input;
+    int rc = saga_end_input(change->saga, &input) ? end(change, input) : 0;
+    if (rc)
+        return rc;
+    rc = row_follow(change);
     if (rc)
         return rc;
     transition->changes_row = change->row_changed;

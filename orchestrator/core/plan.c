@@ -52,6 +52,20 @@ bool plan_current(const struct saga *saga, size_t *ret_step, enum operation *ret
     return true;
 }
 
+bool plan_undecided(const struct saga *saga)
+{
+    bool active = saga->at.state == SAGA_RUNNING || saga->at.state == SAGA_COMPENSATING;
+    if (!active || saga->open_count)
+        return false;
+    size_t step = 0;
+    enum operation operation = OPERATION_ACTION;
+    if (!plan_current(saga, &step, &operation))
+        return true; /* the end */
+    const struct attempts *attempts = saga_attempts(saga, step, operation);
+    return attempts->rejected || (attempts->unsettled > 0 &&
+                                  saga_rule(saga, step, operation)->effect != EFFECT_IDEMPOTENT);
+}
+
 int64_t plan_open_lease(const struct saga *saga)
 {
     return saga->open_count ? saga->last_lease_seq : -1;
@@ -159,8 +173,7 @@ size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable 
     bool active = saga->at.state == SAGA_RUNNING || saga->at.state == SAGA_COMPENSATING;
     if (!max || !active || saga->open_count || !plan_current(saga, &step, &operation))
         return 0;
-    const struct attempts *attempts = saga_attempts(saga, step, operation);
-    if (attempts->unsettled > 0 && saga_rule(saga, step, operation)->effect != EFFECT_IDEMPOTENT)
+    if (plan_undecided(saga))
         return 0;
     int64_t stop_at;
     if (plan_stop(saga, step, operation, &stop_at) != STOP_NONE && now_ms >= stop_at)
@@ -186,6 +199,8 @@ int64_t saga_grantable_at(const struct saga *saga)
 int64_t saga_due_at(const struct saga *saga)
 {
     int64_t due = INT64_MAX;
+    if (plan_undecided(saga))
+        return 0;
     if (saga->open_count) /* it expires when lease_until is past, not when it is reached */
         due = saga_slot(saga, plan_open_lease(saga))->entry.lease_until_ms + 1;
     if (saga->at.state != SAGA_RUNNING && saga->at.state != SAGA_COMPENSATING)

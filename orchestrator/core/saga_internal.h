@@ -108,6 +108,11 @@ int plan_backward(const struct saga *saga);
 bool plan_needs_compensation(const struct saga *saga, size_t step);
 /* What the phase comes to next, whatever may hold it up; false: nothing. */
 bool plan_current(const struct saga *saga, size_t *ret_step, enum operation *ret_operation);
+/* Something follows from the records and was not written with them: the end, or what a refusal or
+ * an unknown outcome leads to. With one copy that does not happen; but a plain finish looks at its
+ * lease alone, and a stale copy of another node may not know that the saga was turned back, or
+ * released from PARKED, meanwhile. Time decides it. */
+bool plan_undecided(const struct saga *saga);
 /* A live lease, -1 if there is none. */
 int64_t plan_open_lease(const struct saga *saga);
 int64_t plan_backoff_until_ms(const struct saga *saga, size_t step, enum operation operation);

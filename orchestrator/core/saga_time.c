@@ -62,10 +62,34 @@ static int stop(struct change *change, int step, enum operation operation, enum 
     return give_up(change, step, operation, CAUSE_EXHAUSTED, "BUDGET_SPENT", message);
 }
 
+/* Without an operation that is left the end follows, by change_close. */
+static int decide_undecided(struct change *change)
+{
+    const struct saga *saga = change->saga;
+    size_t step = 0;
+    enum operation operation = OPERATION_ACTION;
+    if (!plan_current(saga, &step, &operation))
+        return 0;
+    const struct attempts *attempts = saga_attempts(saga, step, operation);
+    const struct slot *last = saga_slot(saga, attempts->ended_seq);
+    const char *code = last ? last->entry.error_code : NULL;
+    const char *message = last ? last->entry.error_message : NULL;
+    if (operation == OPERATION_COMPENSATION)
+        return change_park(change,
+                           attempts->rejected ? PARK_COMPENSATION_FAILED : PARK_OUTCOME_UNKNOWN,
+                           (int)step, operation, code, message);
+    return attempts->rejected ? change_compensate(change, CAUSE_REFUSED, (int)step, code, message)
+                              : decide_unknown(change, (int)step, code, message);
+}
+
 /* False: nothing is due. */
 static bool decide_due(struct change *change, bool expiry_allowed, int *ret_rc)
 {
     struct saga *saga = change->saga;
+    if (plan_undecided(saga)) {
+        *ret_rc = decide_undecided(change);
+        return true;
+    }
     int64_t open = plan_open_lease(saga);
     if (open > 0 && expiry_allowed &&
         saga_slot(saga, open)->entry.lease_until_ms < change->now_ms) {

@@ -33,6 +33,7 @@ _Static_assert(ARRAY_LEN(outcomes) == OUTCOME_COUNT, "a name for each outcome");
 static const char *const entry_kinds[] = {
     [ENTRY_LEASE] = "LEASE", [ENTRY_COMPENSATE] = "COMPENSATE",   [ENTRY_PARK] = "PARK",
     [ENTRY_RETRY] = "RETRY", [ENTRY_LATE_REPORT] = "LATE_REPORT", [ENTRY_RESUME] = "RESUME",
+    [ENTRY_END] = "END",
 };
 _Static_assert(ARRAY_LEN(entry_kinds) == ENTRY_KIND_COUNT, "a name for each kind");
 

@@ -39,6 +39,7 @@ enum entry_kind {
     ENTRY_RETRY,       /* an operator: again now, with a fresh budget */
     ENTRY_LATE_REPORT, /* the report of an attempt that had been ended; about: its seq */
     ENTRY_RESUME,      /* left PARKED because the unknown was settled */
+    ENTRY_END,         /* nothing was left, and the record that left it so did not say the end */
     ENTRY_KIND_COUNT
 };
 

@@ -18,7 +18,7 @@ _Static_assert((int)STEP_COMPENSATION_EXHAUSTED + 1 ==
                    (int)SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_EXHAUSTED,
                "order");
 _Static_assert((int)WAIT_OPERATOR == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR, "order");
-_Static_assert((int)ENTRY_RESUME + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_RESUME, "order");
+_Static_assert((int)ENTRY_END + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_END, "order");
 
 Saga__V1__SagaState saga_state_to_message(enum saga_state state)
 {
