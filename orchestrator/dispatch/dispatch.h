@@ -91,6 +91,9 @@ struct dispatch_served {
  * memory. */
 MUST_USE int dispatch_served(const struct dispatch *dispatch, int64_t ready_max,
                              struct dispatch_served *served);
+/* Calls fn for each operation that waits for it; fn may take that one out of the queue. */
+void dispatch_ready_each(struct dispatch_handler *handler,
+                         void (*fn)(void *ctx, struct dispatch_ready *ready), void *ctx);
 /* How many operations wait for it. */
 int64_t dispatch_handler_ready(const struct dispatch_handler *handler);
 /* The next operation for which some session has credit, taken out of its queue; NULL: none. */

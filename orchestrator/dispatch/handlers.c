@@ -68,6 +68,22 @@ int64_t dispatch_handler_ready(const struct dispatch_handler *handler)
     return handler->ready;
 }
 
+void dispatch_ready_each(struct dispatch_handler *handler,
+                         void (*fn)(void *ctx, struct dispatch_ready *ready), void *ctx)
+{
+    struct dispatch_group *group, *next_group;
+    HASH_ITER(hh, handler->groups, group, next_group)
+    {
+        struct dispatch_ready *last = group->first ? group->first->prev : NULL,
+                              *next = group->first;
+        for (struct dispatch_ready *ready = NULL; ready != last;) {
+            ready = next;
+            next = ready->next;
+            fn(ctx, ready);
+        }
+    }
+}
+
 void dispatch_ready_remove(struct dispatch_ready *ready)
 {
     struct dispatch_group *group = ready->group;

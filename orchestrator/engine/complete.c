@@ -395,10 +395,17 @@ static void learn_db_clock(struct engine *engine, int64_t now_ms)
     int64_t least = now_ms - clock_mono_ms(engine->options.clock) - 2;
     int64_t most = now_ms - engine->submitted_at + 1;
     bool known = engine->db_offset_known;
-    if (!known || engine->db_offset_ms < least || engine->db_offset_ms > most)
+    int64_t now = engine->now_mono;
+    int64_t old_least = engine->db_offset_ms - engine_drift_ms(now - engine->db_least_at);
+    int64_t old_most = engine->db_offset_most_ms + engine_drift_ms(now - engine->db_most_at);
+    if (!known || old_least < least || old_least > most) {
         engine->db_offset_ms = least;
-    if (!known || engine->db_offset_most_ms > most || engine->db_offset_most_ms < least)
+        engine->db_least_at = now;
+    }
+    if (!known || old_most > most || old_most < least) {
         engine->db_offset_most_ms = most;
+        engine->db_most_at = now;
+    }
     engine->db_offset_known = true;
 }
 

@@ -179,9 +179,10 @@ struct engine {
     bool stopping;
     struct engine_event *stop_event;
 
-    uint64_t generation;       /* of the store, that the copies belong to */
-    int64_t db_offset_ms;      /* database clock - monotonic clock: at least */
-    int64_t db_offset_most_ms; /* at most */
+    uint64_t generation;             /* of the store, that the copies belong to */
+    int64_t db_offset_ms;            /* database clock - monotonic clock: at least */
+    int64_t db_offset_most_ms;       /* at most */
+    int64_t db_least_at, db_most_at; /* monotonic: when they were learnt; clocks drift */
     bool db_offset_known;
     int64_t grace_until;  /* monotonic; nothing expires before */
     int64_t submitted_at; /* monotonic time of the batch in flight */
@@ -243,6 +244,11 @@ void slot_take_ready(struct engine *engine, struct slot *slot);
  * lease longer than it is: at most. */
 int64_t engine_db_now(const struct engine *engine);
 int64_t engine_db_now_at_most(const struct engine *engine);
+/* How far two clocks may part in so many ms: 500 ppm, as NTP slews. */
+static inline int64_t engine_drift_ms(int64_t passed_ms)
+{
+    return passed_ms / 2000;
+}
 bool engine_expiry_allowed(const struct engine *engine, const struct slot *slot);
 
 /* step.c */
@@ -321,9 +327,11 @@ void nodes_own_done(struct engine *engine, const struct store_op *op);
 void nodes_adopt_done(struct engine *engine, const struct store_op *op);
 void nodes_reloaded(struct engine *engine); /* all copies are dropped: its own are loaded again */
 void nodes_handlers_changed(struct engine *engine);
+/* It takes no more tasks: what waits for a handler that nobody serves any more may be let go. */
+void nodes_session_ends(struct engine *engine, const struct dispatch_session *session);
 int64_t nodes_due_at(const struct engine *engine);
 /* When a saga at rest is to leave this node's memory; INT64_MAX: not by itself. */
-int64_t nodes_let_go_at(const struct engine *engine, const struct slot *slot);
+int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot);
 void nodes_let_go(struct engine *engine, struct slot *slot, struct flight *flight);
 
 #define COUNT(engine, name, n)                                                                     \

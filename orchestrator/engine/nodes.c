@@ -119,7 +119,9 @@ static void uids_load(struct engine *engine, const struct store_op *op, bool ado
         if (!slot)
             continue; /* memory: it stays ours; a call or the next start finds it */
         slot->adopted = slot->adopted || adopted;
-        if (slot->state == SLOT_IDLE && !slot->mine) /* the copy says that it is another's */
+        /* A copy from before it was another's, or one that says that it is. In flight: once it
+         * comes to rest. */
+        if (slot->state == SLOT_IDLE && (adopted || !slot->mine))
             slot_drop_copy(engine, slot);
         if (slot->state == SLOT_UNLOADED)
             slot_make_runnable(engine, slot);
@@ -213,6 +215,22 @@ void nodes_handlers_changed(struct engine *engine)
         engine->adopt_at = engine->now_mono;
 }
 
+static void ready_again(void *ctx, struct dispatch_ready *ready)
+{
+    struct engine *engine = ctx;
+    struct slot *slot = CONTAINER(ready, struct slot, ready);
+    slot->ready_since = engine->now_mono;
+    slot_settle(engine, slot);
+}
+
+void nodes_session_ends(struct engine *engine, const struct dispatch_session *session)
+{
+    for (const struct dispatch_subscription *at = session->subscriptions; at;
+         at = at->next_of_session)
+        if (!dispatch_handler_is_served(at->handler))
+            dispatch_ready_each(at->handler, ready_again, engine);
+}
+
 /* --- letting go --- */
 
 /* Nothing but time, a call or a worker brings it on. */
@@ -222,23 +240,35 @@ static bool rests(const struct slot *slot)
            !slot->leases;
 }
 
+/* The handler of what could be granted now; NULL: nothing could. */
+static const struct dispatch_handler *waits_for(struct engine *engine, const struct slot *slot)
+{
+    struct grantable what;
+    if (!saga_grantable(slot->saga, engine_db_now(engine), &what, 1))
+        return NULL;
+    return dispatch_handler(
+        engine->dispatch,
+        definition_rule(saga_definition(slot->saga), what.step, what.operation)->handler);
+}
+
 static bool nobody_serves(const struct slot *slot)
 {
     return dispatch_ready_waits(&slot->ready) &&
            !dispatch_handler_is_served(dispatch_ready_handler(&slot->ready));
 }
 
-int64_t nodes_let_go_at(const struct engine *engine, const struct slot *slot)
+int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot)
 {
     if (!rests(slot))
         return INT64_MAX;
     bool far = saga_due_at(slot->saga) > engine_db_now(engine) + FAR_MS;
     if (saga_row(slot->saga)->state == SAGA_PARKED)
         return far ? engine->now_mono : INT64_MAX;
-    bool waits = dispatch_ready_waits(&slot->ready);
     if (!has_room(engine)) { /* who comes to rest last leaves first */
-        bool leaves = waits ? !dispatch_handler_has_credit(dispatch_ready_handler(&slot->ready))
-                            : far && saga_grantable_at(slot->saga) > engine_db_now(engine) + FAR_MS;
+        const struct dispatch_handler *handler = waits_for(engine, slot);
+        bool leaves = handler
+                          ? !dispatch_handler_has_credit(handler)
+                          : far && saga_grantable_at(slot->saga) > engine_db_now(engine) + FAR_MS;
         return leaves ? engine->now_mono : INT64_MAX;
     }
     if (!nobody_serves(slot))
@@ -250,8 +280,9 @@ void nodes_let_go(struct engine *engine, struct slot *slot, struct flight *fligh
 {
     int64_t wake_at = saga_due_at(slot->saga);
     int64_t grantable = saga_grantable_at(slot->saga);
-    if (dispatch_ready_waits(&slot->ready))
-        flight->op.waiting_handler = dispatch_handler_name(dispatch_ready_handler(&slot->ready));
+    const struct dispatch_handler *handler = waits_for(engine, slot);
+    if (handler)
+        flight->op.waiting_handler = dispatch_handler_name(handler);
     else if (grantable < wake_at)
         wake_at = grantable;
     flight->op.wake_at_ms = wake_at;

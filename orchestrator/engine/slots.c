@@ -8,12 +8,14 @@
 
 int64_t engine_db_now(const struct engine *engine)
 {
-    return engine->now_mono + engine->db_offset_ms;
+    return engine->now_mono + engine->db_offset_ms -
+           engine_drift_ms(engine->now_mono - engine->db_least_at);
 }
 
 int64_t engine_db_now_at_most(const struct engine *engine)
 {
-    return clock_mono_ms(engine->options.clock) + engine->db_offset_most_ms;
+    int64_t now = clock_mono_ms(engine->options.clock);
+    return now + engine->db_offset_most_ms + engine_drift_ms(now - engine->db_most_at);
 }
 
 bool engine_expiry_allowed(const struct engine *engine, const struct slot *slot)
@@ -252,6 +254,11 @@ static void timer_update(struct engine *engine, struct slot *slot)
 void slot_settle(struct engine *engine, struct slot *slot)
 {
     waiters_check(engine, slot);
+    if (slot->adopted) { /* meanwhile it was another's: this copy may be from before */
+        slot_drop_copy(engine, slot);
+        slot_make_runnable(engine, slot);
+        return;
+    }
     if (slot->first) {
         slot_make_runnable(engine, slot);
         return;

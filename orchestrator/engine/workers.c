@@ -212,6 +212,12 @@ void workers_expired(struct slot *slot, int64_t seq)
 /* --- streams
  * --------------------------------------------------------------------------------------- */
 
+static void drain(struct engine *engine, struct dispatch_session *session)
+{
+    dispatch_session_drain(session);
+    nodes_session_ends(engine, session);
+}
+
 /* The stream has ended for dispatch: what was reserved of it is void, tasks not sent are given
  * back. */
 static void session_end(struct engine *engine, struct link_session *session)
@@ -232,6 +238,7 @@ static void session_end(struct engine *engine, struct link_session *session)
     session->task_count = 0;
     session->session = NULL;
     COUNT(engine, workers_connected, -1);
+    drain(engine, ended);
     dispatch_session_close(engine->dispatch, ended,
                            engine->now_mono + engine->options.stream_lost_ms);
 }
@@ -484,7 +491,7 @@ void workers_event(struct engine *engine, struct engine_worker_event *event)
         if (event->kind == WORKER_CREDIT)
             credit(engine, session, event);
         else if (event->kind == WORKER_DRAIN)
-            dispatch_session_drain(session->session);
+            drain(engine, session->session);
         else if (event->kind == WORKER_ROOM)
             dispatch_session_block(session->session, false);
     }
