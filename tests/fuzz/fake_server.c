@@ -1,0 +1,401 @@
+#include "fake_server.h"
+
+#include "base/utf8.h"
+#include "fuzz.h"
+#include "rpc/queries.h"
+#include "rpc/request.h"
+#include "wire/definition_codec.h"
+#include "wire/scan.h"
+#include "wire/validate.h"
+
+#include <string.h>
+
+static struct rpc_server server;
+static struct call call;
+static unsigned mood, answers;
+
+/* --- what may come through -------------------------------------------------------------------- */
+
+static void check_name(const char *text, size_t least, size_t most)
+{
+    FUZZ_CHECK(text);
+    size_t size = strlen(text);
+    FUZZ_CHECK(size >= least && size <= most && utf8_is_text(text, size));
+}
+
+static void check_name_or_null(const char *text, size_t most)
+{
+    if (text)
+        check_name(text, 1, most);
+}
+
+static void check_prose_or_null(const char *text)
+{
+    FUZZ_CHECK(!text || (strlen(text) <= LIMIT_REASON_BYTES && utf8_is_valid(text, strlen(text))));
+}
+
+static void check_identity(const char *namespace_, const char *definition, const char *saga_id)
+{
+    check_name(namespace_, 1, LIMIT_NAMESPACE_BYTES);
+    check_name(definition, 1, LIMIT_DEFINITION_NAME_BYTES);
+    check_name(saga_id, 1, LIMIT_SAGA_ID_BYTES);
+}
+
+static void check_ref(const struct store_ref *ref)
+{
+    if (ref->by_uid)
+        return;
+    check_identity(ref->namespace_, ref->definition, ref->saga_id);
+    FUZZ_CHECK(ref->run >= 0);
+}
+
+static int refuse(struct err *err)
+{
+    return err_reason(err, ERR_NOT_FOUND, "NOT_FOUND", "nothing is there");
+}
+
+/* --- the call --------------------------------------------------------------------------------- */
+
+/* Trailers beyond some 8 kB would end the whole connection. */
+static void check_answer(const struct err *err, const struct faults *faults)
+{
+    FUZZ_CHECK(err->code > ERR_OK && err->code < ERR_CODE_COUNT);
+    FUZZ_CHECK(err->code != ERR_INTERNAL); /* a peer's bytes are never our fault */
+    struct answer answer = { 0 };
+    answer_set(&answer, err, faults);
+    FUZZ_CHECK(GRPC_SLICE_LENGTH(answer.message) < STATUS_MESSAGE_BYTES);
+    FUZZ_CHECK(GRPC_SLICE_LENGTH(answer.details) <= STATUS_DETAILS_BYTES);
+    answer_done(&answer);
+}
+
+void call_fail_faults(struct call *failed, const struct err *err, const struct faults *faults)
+{
+    answers++;
+    check_answer(err, faults);
+    call_unref(failed);
+}
+
+void call_fail(struct call *failed, const struct err *err)
+{
+    call_fail_faults(failed, err, NULL);
+}
+
+void call_reply(struct call *replied, const ProtobufCMessage *reply)
+{
+    answers++;
+    FUZZ_CHECK(protobuf_c_message_check(reply));
+    size_t size = protobuf_c_message_get_packed_size(reply);
+    uint8_t *data = malloc(size ? size : 1);
+    FUZZ_CHECK(data);
+    FUZZ_CHECK(protobuf_c_message_pack(reply, data) == size);
+    struct err err;
+    FUZZ_OK(wire_scan(reply->descriptor, data, size, &err), &err); /* clients get clean text */
+    free(data);
+    call_unref(replied);
+}
+
+void call_ref(struct call *held)
+{
+    atomic_fetch_add(&held->refs, 1);
+}
+
+void call_unref(struct call *held)
+{
+    FUZZ_CHECK(atomic_fetch_sub(&held->refs, 1) > 0);
+}
+
+/* The services of streams share files with those of unary calls; no stream is opened here. */
+
+bool call_start(struct call *started, const grpc_op *ops, size_t count, struct rpc_tag *tag)
+{
+    (void)started;
+    (void)ops;
+    (void)count;
+    (void)tag;
+    abort();
+}
+
+bool call_read(struct call *of)
+{
+    (void)of;
+    abort();
+}
+
+enum call_read call_read_result(struct call *of, bool ok)
+{
+    (void)of;
+    (void)ok;
+    abort();
+}
+
+int call_unpack(struct call *of, const ProtobufCMessageDescriptor *type, struct arena *arena,
+                ProtobufCMessage **ret, struct err *err)
+{
+    (void)of;
+    (void)type;
+    (void)arena;
+    (void)ret;
+    (void)err;
+    abort();
+}
+
+void call_batch_done(struct call *of)
+{
+    (void)of;
+    abort();
+}
+
+void call_release_grpc(struct call *of)
+{
+    (void)of;
+    abort();
+}
+
+void call_cancel(struct call *of, grpc_status_code code, const char *why)
+{
+    (void)of;
+    (void)code;
+    (void)why;
+    abort();
+}
+
+grpc_slice message_to_slice(const ProtobufCMessage *message)
+{
+    (void)message;
+    abort();
+}
+
+int64_t rpc_now_ms(void)
+{
+    abort();
+}
+
+/* --- the engine ------------------------------------------------------------------------------- */
+
+const struct engine_counter_name engine_counter_names[] = { { "counter", "A counter.", 0 } };
+const size_t engine_counter_count = ARRAY_LEN(engine_counter_names);
+
+const struct engine_counters *engine_counters(const struct engine *engine)
+{
+    static struct engine_counters counters;
+    (void)engine;
+    return &counters;
+}
+
+bool engine_is_ready(const struct engine *engine)
+{
+    (void)engine;
+    return !(mood & FAKE_ANSWERS_ERRORS);
+}
+
+void engine_status_done(struct engine_status *status)
+{
+    status->handler_count = 0; /* they are not on the heap here */
+}
+
+static void take_start(struct engine_start *start)
+{
+    FUZZ_CHECK(start->count >= 1 && start->count <= LIMIT_BATCH_STARTS);
+    for (size_t i = 0; i < start->count; i++) {
+        struct start_item *item = &start->items[i];
+        check_identity(item->namespace_, item->definition, item->saga_id);
+        FUZZ_CHECK(item->input.size <= LIMIT_PAYLOAD_BYTES);
+        if (item->labels)
+            FUZZ_CHECK(item->labels[0] == '{' && utf8_is_text(item->labels, strlen(item->labels)));
+        if (mood & FAKE_ANSWERS_ERRORS)
+            (void)refuse(&item->err);
+        item->existed = i % 2;
+        item->run = item->revision = 1;
+    }
+}
+
+static void take_verb(struct engine_verb *verb)
+{
+    struct store_ref ref = { verb->by_uid,     verb->uid,     verb->namespace_,
+                             verb->definition, verb->saga_id, verb->run };
+    check_ref(&ref);
+    check_name_or_null(verb->step, LIMIT_STEP_NAME_BYTES);
+    check_name_or_null(verb->actor, LIMIT_ACTOR_BYTES);
+    check_prose_or_null(verb->reason);
+    FUZZ_CHECK(verb->timeout_ms >= 0);
+    if (mood & FAKE_ANSWERS_ERRORS)
+        (void)refuse(&verb->err);
+}
+
+static void take_status(struct engine_status *status)
+{
+    static char handler[] = "order.debit";
+    static struct engine_handler_status one = { handler, 1, 2, 3, 4 };
+    status->handlers = &one;
+    status->handler_count = 1;
+}
+
+bool engine_post_always(struct engine *engine, struct engine_event *event)
+{
+    (void)engine;
+    if (mood & FAKE_DRAINING)
+        return false;
+    if (event->kind == ENGINE_START)
+        take_start(CONTAINER(event, struct engine_start, event));
+    else if (event->kind == ENGINE_VERB)
+        take_verb(CONTAINER(event, struct engine_verb, event));
+    else if (event->kind == ENGINE_STATUS)
+        take_status(CONTAINER(event, struct engine_status, event));
+    else
+        FUZZ_CHECK(event->kind == ENGINE_DEFINITION_CHANGED);
+    event->done(event);
+    return true;
+}
+
+bool engine_post(struct engine *engine, struct engine_event *event)
+{
+    return !(mood & FAKE_ENGINE_REFUSES) && engine_post_always(engine, event);
+}
+
+/* --- the reader ------------------------------------------------------------------------------- */
+
+void *query_new(struct call *of, size_t size, void (*run)(struct query *, struct store_reader *))
+{
+    struct query *query = arena_alloc(&of->arena, size);
+    if (!query) {
+        call_fail_memory(of);
+        return NULL;
+    }
+    query->call = of;
+    query->run = run;
+    return query;
+}
+
+void queries_post(struct query *query)
+{
+    query->run(query, NULL);
+}
+
+void queries_post_admitted(struct query *query)
+{
+    query->run(query, NULL);
+}
+
+int store_reader_get(struct store_reader *reader, const struct store_ref *ref,
+                     struct store_saga *ret_saga, struct bytes *ret_definition, struct err *err)
+{
+    (void)reader;
+    (void)ret_saga;
+    (void)ret_definition;
+    check_ref(ref);
+    return refuse(err);
+}
+
+int store_reader_journal(struct store_reader *reader, const struct store_ref *ref,
+                         int64_t after_seq, size_t limit, struct store_saga *ret_saga,
+                         struct bytes *ret_definition, struct err *err)
+{
+    (void)after_seq; /* any number: where there is nothing, nothing is found */
+    FUZZ_CHECK(limit >= 2 && limit <= LIMIT_PAGE_ITEMS + 1);
+    return store_reader_get(reader, ref, ret_saga, ret_definition, err);
+}
+
+int store_reader_list(struct store_reader *reader, const struct store_list_filter *filter,
+                      struct store_saga *ret_sagas, int64_t *ret_started_us, size_t *ret_count,
+                      struct err *err)
+{
+    (void)reader;
+    (void)ret_sagas;
+    (void)ret_started_us;
+    check_name_or_null(filter->namespace_, LIMIT_NAMESPACE_BYTES);
+    check_name_or_null(filter->definition, LIMIT_DEFINITION_NAME_BYTES);
+    check_name_or_null(filter->saga_id, LIMIT_SAGA_ID_BYTES);
+    check_name_or_null(filter->saga_id_prefix, LIMIT_SAGA_ID_BYTES);
+    FUZZ_CHECK(filter->limit >= 2 && filter->limit <= LIMIT_PAGE_ITEMS + 1);
+    *ret_count = 0;
+    return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
+}
+
+/* What it keeps is what it reads again: the content must be good. */
+static int fill_definition(const char *namespace_, const char *name, const struct bytes *content,
+                           struct store_definition *ret, struct err *err)
+{
+    fail_memory(0); /* it is not this side's memory that ends */
+    struct definition *definition = NULL;
+    FUZZ_OK(definition_decode(content, &definition, err), err);
+    FUZZ_CHECK(strcmp(definition->namespace_, namespace_) == 0);
+    FUZZ_CHECK(strcmp(definition->name, name) == 0);
+    check_name(namespace_, 1, LIMIT_NAMESPACE_BYTES);
+    check_name(name, 1, LIMIT_DEFINITION_NAME_BYTES);
+    struct bytes again = { 0 };
+    FUZZ_OK(definition_encode(definition, &again, err), err);
+    FUZZ_CHECK(again.size == content->size && !memcmp(again.data, content->data, again.size));
+    (void)definition_free(definition); /* always NULL */
+    *ret = (struct store_definition){ .namespace_ = mem_strdup(namespace_),
+                                      .name = mem_strdup(name),
+                                      .revision = 1,
+                                      .created_at_ms = 1700000000000,
+                                      .content = again };
+    FUZZ_CHECK(ret->namespace_ && ret->name);
+    return 0;
+}
+
+void store_definition_done(struct store_definition *definition)
+{
+    mem_free(definition->namespace_);
+    mem_free(definition->name);
+    mem_free(definition->content.data);
+}
+
+int store_reader_register(struct store_reader *reader, const char *namespace_, const char *name,
+                          const struct bytes *content, bool validate_only,
+                          struct store_definition *ret, bool *ret_created, struct err *err)
+{
+    (void)reader;
+    *ret_created = !validate_only;
+    return mood & FAKE_ANSWERS_ERRORS ? refuse(err)
+                                      : fill_definition(namespace_, name, content, ret, err);
+}
+
+int store_reader_definition(struct store_reader *reader, const char *namespace_, const char *name,
+                            int32_t revision, struct store_definition *ret, struct err *err)
+{
+    (void)reader;
+    (void)ret;
+    check_name(namespace_, 1, LIMIT_NAMESPACE_BYTES);
+    check_name(name, 1, LIMIT_DEFINITION_NAME_BYTES);
+    FUZZ_CHECK(revision >= 0);
+    return refuse(err);
+}
+
+int store_reader_definitions(struct store_reader *reader, const char *namespace_,
+                             const char *after_namespace, const char *after_name, size_t limit,
+                             struct store_definition *ret, size_t *ret_count, struct err *err)
+{
+    (void)reader;
+    (void)ret;
+    check_name_or_null(namespace_, LIMIT_NAMESPACE_BYTES);
+    FUZZ_CHECK(!after_namespace == !after_name);
+    FUZZ_CHECK(!after_name || strlen(after_namespace) + strlen(after_name) < PAGE_PLACE_MAX);
+    FUZZ_CHECK(limit >= 2 && limit <= LIMIT_PAGE_ITEMS + 1);
+    *ret_count = 0;
+    return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
+}
+
+/* --- a call from its bytes to its answer -------------------------------------------------------
+ */
+
+void fake_server_call(const struct method *method, const uint8_t *data, size_t size,
+                      unsigned chosen_mood)
+{
+    static char node[] = "node";
+    mood = chosen_mood;
+    answers = 0;
+    server.node = node;
+    atomic_store(&server.draining, (mood & FAKE_DRAINING) != 0);
+    call = (struct call){ .server = &server, .method = method };
+    atomic_store(&call.refs, 1);
+    struct err err;
+    if (wire_unpack(method->request, data, size, &call.arena, &call.request, &err))
+        call_fail(&call, &err);
+    else
+        method->handle(&call);
+    FUZZ_CHECK(answers == 1);
+    FUZZ_CHECK(atomic_load(&call.refs) == 0);
+    arena_done(&call.arena);
+}

@@ -1,0 +1,160 @@
+/* Goal: no request of a peer breaks the server, and whatever a service lets through to the engine
+ * or the reader is within the limits. Method: the first byte chooses the request's type and the
+ * mood of what stands behind the service; the rest is scanned, unpacked, validated and handled as
+ * on the server. Mutations know the type. */
+#include "fake_server.h"
+#include "fuzz.h"
+#include "mutate_message.h"
+#include "rpc/methods.c" /* the table itself, so that a new row cannot be forgotten here */
+#include "rpc/worker_decode.h"
+#include "wire/definition_codec.h"
+#include "wire/json.h"
+#include "wire/validate.h"
+
+#include <every.pb-c.h>
+#include <saga/v1/worker.pb-c.h>
+#include <string.h>
+
+/* Append only: the first byte of the kept inputs counts in it. */
+static const char *const paths[] = {
+    "/saga.v1.SagaService/StartSaga",
+    "/saga.v1.SagaService/BatchStartSagas",
+    "/saga.v1.SagaService/GetSaga",
+    "/saga.v1.SagaService/ListJournal",
+    "/saga.v1.SagaService/ListSagas",
+    "/saga.v1.SagaService/WaitSaga",
+    "/saga.v1.SagaService/CancelSaga",
+    "/saga.v1.DefinitionService/RegisterDefinition",
+    "/saga.v1.DefinitionService/GetDefinition",
+    "/saga.v1.DefinitionService/ListDefinitions",
+    "/saga.v1.OperatorService/RetryStep",
+    "/saga.v1.OperatorService/GetStatus",
+    "/saga.v1.WorkerService/Work",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+    /* no methods: every.proto, and the bytes of a definition as the database keeps them */
+    "every",
+    "stored definition",
+};
+static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
+static const struct method stored = { "stored definition", METHOD_WORK,
+                                      &saga__v1__saga_definition__descriptor, NULL, false };
+enum { MOODS = 8, PATHS_MAX = 256 / MOODS, HEAD_BYTES = 2 };
+_Static_assert(ARRAY_LEN(paths) <= PATHS_MAX, "a byte tells path and mood");
+
+static const struct method *rows[ARRAY_LEN(paths)];
+
+static void find_rows(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
+        size_t path = 0;
+        while (path < ARRAY_LEN(paths) && strcmp(paths[path], methods[i].path) != 0)
+            path++;
+        if (path == ARRAY_LEN(paths))
+            (void)fprintf(stderr, "%s is not fuzzed: append it to paths[]\n", methods[i].path);
+        FUZZ_CHECK(path < ARRAY_LEN(paths));
+        rows[path] = &methods[i];
+    }
+    rows[ARRAY_LEN(rows) - 2] = &every;
+    rows[ARRAY_LEN(rows) - 1] = &stored;
+}
+
+static const ProtobufCMessageDescriptor *type_of(const struct method *row)
+{
+    if (row->request)
+        return row->request;
+    return row->kind == METHOD_WORK ? &saga__v1__worker_message__descriptor
+                                    : &grpc__health__v1__health_check_request__descriptor;
+}
+
+static void check_reports(const struct engine_worker_event *event)
+{
+    for (size_t i = 0; i < event->report_count; i++) {
+        const struct report *report = &event->reports[i].report;
+        FUZZ_CHECK(report->output.size <= LIMIT_PAYLOAD_BYTES);
+        FUZZ_CHECK(!report->error_code || strlen(report->error_code) <= LIMIT_ERROR_CODE_BYTES);
+        FUZZ_CHECK(!report->error_message ||
+                   strlen(report->error_message) <= LIMIT_ERROR_MESSAGE_BYTES);
+        FUZZ_CHECK(report->retry_after_ms >= 0);
+    }
+}
+
+/* What has passed the scan and the validation can be printed, but for floating point and Any. */
+static void print(const ProtobufCMessage *message)
+{
+    char *text = NULL;
+    struct err err;
+    int rc = wire_json_encode(message, &text, &err);
+    FUZZ_CHECK(!rc || rc == ERR_UNIMPLEMENTED || rc == ERR_NOMEM);
+    mem_free(text);
+}
+
+/* A message of a stream (what comes of it is looked at by the target worker_stream), or of no
+ * method. */
+static void read_message(const struct method *row, const uint8_t *data, size_t size)
+{
+    struct arena arena = { 0 };
+    struct err err;
+    ProtobufCMessage *message = NULL;
+    struct engine_worker_event event = { 0 };
+    int rc = wire_unpack(type_of(row), data, size, &arena, &message, &err);
+    if (!rc && row != &every && row->kind == METHOD_WORK)
+        rc = worker_event_read((void *)message, &arena, &event, &err);
+    FUZZ_CHECK(!rc || rc == ERR_INVALID || rc == ERR_LIMIT || rc == ERR_NOMEM);
+    if (!rc) {
+        check_reports(&event);
+        print(message);
+    }
+    arena_done(&arena);
+}
+
+static void read_stored(const uint8_t *data, size_t size)
+{
+    uint8_t *copy = size ? malloc(size) : NULL;
+    FUZZ_CHECK(copy || !size);
+    if (size)
+        memcpy(copy, data, size);
+    struct bytes content = { copy, size };
+    struct definition *definition = NULL;
+    struct err err;
+    int rc = definition_decode(&content, &definition, &err);
+    FUZZ_CHECK((rc == 0) == (definition != NULL));
+    FUZZ_CHECK(!rc || rc == ERR_INTERNAL || rc == ERR_NOMEM || rc == ERR_LIMIT);
+    (void)definition_free(definition); /* always NULL */
+    free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!rows[0])
+        find_rows();
+    if (size < HEAD_BYTES)
+        return 0;
+    const struct method *row = rows[data[0] / MOODS % ARRAY_LEN(rows)];
+    fail_memory(data[1]);
+    if (row == &stored)
+        read_stored(data + HEAD_BYTES, size - HEAD_BYTES);
+    else if (row->kind == METHOD_UNARY)
+        fake_server_call(row, data + HEAD_BYTES, size - HEAD_BYTES, data[0] % MOODS);
+    else
+        read_message(row, data + HEAD_BYTES, size - HEAD_BYTES);
+    fail_memory(0);
+    return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max, unsigned seed)
+{
+    struct rng rng;
+    rng_seed(&rng, seed);
+    if (!rows[0])
+        find_rows();
+    if (size < HEAD_BYTES || size_max < HEAD_BYTES)
+        return LLVMFuzzerMutate(data, size, size_max);
+    if (!rng_below(&rng, 20))
+        data[0] = (uint8_t)rng_next(&rng);
+    if (!rng_below(&rng, 10))
+        data[1] = (uint8_t)(rng_below(&rng, 4) ? 0 : rng_next(&rng));
+    const ProtobufCMessageDescriptor *type = type_of(rows[data[0] / MOODS % ARRAY_LEN(rows)]);
+    return HEAD_BYTES +
+           mutate_message(type, data + HEAD_BYTES, size - HEAD_BYTES, size_max - HEAD_BYTES, &rng);
+}
