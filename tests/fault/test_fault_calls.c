@@ -87,12 +87,15 @@ static ProtobufCMessage *insist(const char *method, const ProtobufCMessage *requ
     }
 }
 
-static void insist_done(const char *method, const ProtobufCMessage *request,
+/* False: answered with the code. */
+static bool insist_done(const char *method, const ProtobufCMessage *request,
                         const ProtobufCMessageDescriptor *reply_type, const char *code)
 {
     ProtobufCMessage *reply = insist(method, request, reply_type, code);
-    if (reply)
-        protobuf_c_message_free_unpacked(reply, NULL);
+    if (!reply)
+        return false;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return true;
 }
 
 static void start(const char *id, const char *script)
@@ -102,8 +105,8 @@ static void start(const char *id, const char *script)
     request.saga_id = rig_borrow(id);
     request.input.data = (uint8_t *)rig_borrow(script);
     request.input.len = strlen(script);
-    insist_done("SagaService/StartSaga", &request.base, &saga__v1__start_saga_response__descriptor,
-                NULL);
+    (void)insist_done("SagaService/StartSaga", &request.base,
+                      &saga__v1__start_saga_response__descriptor, NULL);
 }
 
 static void fill_ref(Saga__V1__SagaRef *ref, const char *id)
@@ -113,7 +116,8 @@ static void fill_ref(Saga__V1__SagaRef *ref, const char *id)
     ref->saga_id = rig_borrow(id);
 }
 
-static void cancel(const char *id)
+/* False: it has ended. */
+static bool cancel(const char *id)
 {
     Saga__V1__SagaRef ref;
     fill_ref(&ref, id);
@@ -121,8 +125,8 @@ static void cancel(const char *id)
     request.saga = &ref;
     request.actor = rig_borrow("tester");
     request.reason = rig_borrow("a test");
-    insist_done("SagaService/CancelSaga", &request.base, &saga__v1__saga__descriptor,
-                "FAILED_PRECONDITION");
+    return insist_done("SagaService/CancelSaga", &request.base, &saga__v1__saga__descriptor,
+                       "FAILED_PRECONDITION");
 }
 
 static void await(const char *id, const char *expected)
@@ -166,7 +170,7 @@ static void unknown(const char *id)
 {
     start(id, "b A 1 unknown\n* * * guarded");
     await(id, "PARKED OUTCOME_UNKNOWN");
-    cancel(id);
+    (void)cancel(id); /* a repeated one may find that it has ended by now */
     await(id, "COMPENSATED");
 }
 
@@ -175,8 +179,7 @@ static void cancelled(const char *id)
     start(id, "b A 1 sleep=30 guarded\n* * * guarded");
     while (rig_effects(&rig, id, "a", "A") == 0)
         wait_ms(3);
-    cancel(id);
-    await(id, "COMPENSATED");
+    await(id, cancel(id) ? "COMPENSATED" : "SUCCEEDED");
 }
 
 static void many(const char *id)
@@ -225,10 +228,10 @@ static void registration(const char *id)
     definition.steps = steps;
     definition.n_steps = 1;
     request.definition = &definition;
-    insist_done("DefinitionService/RegisterDefinition", &request.base,
-                &saga__v1__register_definition_response__descriptor, NULL);
-    insist_done("DefinitionService/RegisterDefinition", &request.base,
-                &saga__v1__register_definition_response__descriptor, NULL);
+    (void)insist_done("DefinitionService/RegisterDefinition", &request.base,
+                      &saga__v1__register_definition_response__descriptor, NULL);
+    (void)insist_done("DefinitionService/RegisterDefinition", &request.base,
+                      &saga__v1__register_definition_response__descriptor, NULL);
     assert_int_equal(rig_count(&rig, RIG_STORE,
                                "SELECT count(*) FROM definition_revision WHERE name = '%s'", id),
                      1);
@@ -242,14 +245,14 @@ static void queries(const char *id)
     Saga__V1__GetSagaRequest get = SAGA__V1__GET_SAGA_REQUEST__INIT;
     get.saga = &ref;
     get.view = SAGA__V1__SAGA_VIEW__SAGA_VIEW_FULL;
-    insist_done("SagaService/GetSaga", &get.base, &saga__v1__saga__descriptor, NULL);
+    (void)insist_done("SagaService/GetSaga", &get.base, &saga__v1__saga__descriptor, NULL);
     Saga__V1__ListJournalRequest journal = SAGA__V1__LIST_JOURNAL_REQUEST__INIT;
     journal.saga = &ref;
-    insist_done("SagaService/ListJournal", &journal.base,
-                &saga__v1__list_journal_response__descriptor, NULL);
+    (void)insist_done("SagaService/ListJournal", &journal.base,
+                      &saga__v1__list_journal_response__descriptor, NULL);
     Saga__V1__ListSagasRequest list = SAGA__V1__LIST_SAGAS_REQUEST__INIT;
-    insist_done("SagaService/ListSagas", &list.base, &saga__v1__list_sagas_response__descriptor,
-                NULL);
+    (void)insist_done("SagaService/ListSagas", &list.base,
+                      &saga__v1__list_sagas_response__descriptor, NULL);
 }
 
 /* All sessions end while sagas are open: connect, prepare, load. */
