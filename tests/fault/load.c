@@ -8,13 +8,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { PREFIX_SIZE = 32, START_MS = 3000, AGAIN_MS = 20, EFFECTS_SIZE = 64 };
+enum { PREFIX_SIZE = 32, START_MS = 3000, AGAIN_MS = 20, ADDRESSES_MAX = 3 };
 
 struct load {
     struct rig *rig;
     enum load_books books;
     char prefix[PREFIX_SIZE];
     int count;
+    const char *addresses[ADDRESSES_MAX + 1];
     pthread_t thread;
     atomic_bool stopped;
     atomic_int acked, repeated;
@@ -79,8 +80,9 @@ static void *run(void *ctx)
     struct client *client = NULL;
     struct err err;
     int i = 0;
+    size_t at = 0;
     while (i < load->count && !load->refused && !atomic_load(&load->stopped)) {
-        if (!client && client_new(load->rig->address, &client, &err) != 0)
+        if (!client && client_new(load->addresses[at], &client, &err) != 0)
             break; /* the await misses them */
         if (start_once(load, client, i)) {
             atomic_store(&load->acked, ++i);
@@ -89,22 +91,35 @@ static void *run(void *ctx)
         atomic_fetch_add(&load->repeated, 1);
         /* A channel that has seen the server go waits before it tries again. */
         client = client_free(client);
+        if (!load->addresses[++at])
+            at = 0;
         wait_ms(AGAIN_MS);
     }
     (void)client_free(client);
     return NULL;
 }
 
-struct load *load_start(struct rig *rig, enum load_books books, const char *prefix, int count)
+struct load *load_start_at(struct rig *rig, const char *const *addresses, enum load_books books,
+                           const char *prefix, int count)
 {
     struct load *load = mem_calloc(1, sizeof *load);
     assert_non_null(load);
     load->rig = rig;
     load->books = books;
     load->count = count;
+    for (size_t i = 0; addresses[i]; i++) {
+        assert_true(i < ADDRESSES_MAX);
+        load->addresses[i] = addresses[i];
+    }
     (void)snprintf(load->prefix, sizeof load->prefix, "%s", prefix);
     assert_int_equal(pthread_create(&load->thread, NULL, run, load), 0);
     return load;
+}
+
+struct load *load_start(struct rig *rig, enum load_books books, const char *prefix, int count)
+{
+    const char *addresses[] = { rig->address, NULL };
+    return load_start_at(rig, addresses, books, prefix, count);
 }
 
 int load_acked(const struct load *load)
@@ -137,6 +152,7 @@ struct load *load_free(struct load *load)
 /* --- judging ---------------------------------------------------------------------------------- */
 
 static const char at_rest[] = "'SUCCEEDED', 'COMPENSATED'";
+static const char or_parked[] = "'SUCCEEDED', 'COMPENSATED', 'PARKED'";
 
 /* Waits until no more than `most` sagas are in none of the states; else fails with some of them. */
 static void await_rest(const struct load *load, const char *states, int most, int64_t limit_ms)
@@ -176,7 +192,7 @@ void load_await(struct load *load, int64_t limit_ms)
         wait_ms(AGAIN_MS);
     }
     join(load);
-    await_rest(load, "'SUCCEEDED', 'COMPENSATED', 'PARKED'", 0, limit_ms);
+    await_rest(load, or_parked, 0, limit_ms);
 }
 
 struct books { /* effects of one saga, by the participant's own table */
@@ -254,16 +270,32 @@ static int judge_each(const struct load *load, const PGresult *sagas, const PGre
     return parked;
 }
 
+/* The sagas when all are at rest: a late report may take one out of PARKED at any time. */
+static PGresult *sagas_at_rest(const struct load *load, PGconn *store, int parked_max,
+                               int64_t limit_ms)
+{
+    for (;;) {
+        await_rest(load, at_rest, parked_max, limit_ms);
+        PGresult *sagas = ask(store,
+                              "SELECT saga_id, state, park_reason FROM saga"
+                              " WHERE starts_with(saga_id, $1) ORDER BY saga_id",
+                              load->prefix);
+        int i = 0;
+        while (i < PQntuples(sagas) && strcmp(PQgetvalue(sagas, i, 1), "RUNNING") != 0 &&
+               strcmp(PQgetvalue(sagas, i, 1), "COMPENSATING") != 0)
+            i++;
+        if (i == PQntuples(sagas))
+            return sagas;
+        PQclear(sagas);
+        await_rest(load, or_parked, 0, limit_ms);
+    }
+}
+
 int load_judge(struct load *load, int parked_max, int64_t limit_ms)
 {
     load_await(load, limit_ms);
-    /* A late report takes a saga out of PARKED again. */
-    await_rest(load, at_rest, parked_max, limit_ms);
     PGconn *store = rig_connect(load->rig, RIG_STORE), *bank = rig_connect(load->rig, RIG_BANK);
-    PGresult *sagas = ask(store,
-                          "SELECT saga_id, state, park_reason FROM saga"
-                          " WHERE starts_with(saga_id, $1) ORDER BY saga_id",
-                          load->prefix);
+    PGresult *sagas = sagas_at_rest(load, store, parked_max, limit_ms);
     PGresult *rows =
         ask(bank,
             "SELECT saga_id, step, operation, count(*) FROM effects WHERE starts_with(saga_id, $1)"

@@ -21,6 +21,9 @@ enum load_books { LOAD_BANK_LIVES, LOAD_BANK_DIES };
 
 /* Starts "<prefix>0" to "<prefix><count - 1>". */
 struct load *load_start(struct rig *rig, enum load_books books, const char *prefix, int count);
+/* The same; a start that fails is repeated at the next of these addresses (NULL at the end). */
+struct load *load_start_at(struct rig *rig, const char *const *addresses, enum load_books books,
+                           const char *prefix, int count);
 /* Starts of it that are acknowledged so far. */
 int load_acked(const struct load *load);
 /* Starts that were answered with an error, or not at all, and were repeated. */

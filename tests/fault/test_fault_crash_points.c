@@ -179,14 +179,78 @@ static void test_s2_p2_a_crash_around_the_report_of_a_refusal(void **state)
     refusal(PAGE_BEFORE_COMMIT, true, "a.1 DONE, b.1 EXPIRED, PARK OUTCOME_UNKNOWN");
 }
 
+/* --- migration -------------------------------------------------------------------------------- */
+
+static struct test_process *serve(const char *conninfo, const char *const *env)
+{
+    const char *argv[] = { SAGAD_FAULT_BINARY, "serve",       "--database", conninfo,
+                           "--listen",         "127.0.0.1:0", NULL };
+    const struct test_process_options options = { .name = "migrating", .argv = argv, .env = env };
+    struct test_process *process;
+    struct err err;
+    ASSERT_OK(test_process_start(&options, &process, &err), &err);
+    return process;
+}
+
+static int64_t migrations(const char *name)
+{
+    struct err err;
+    int64_t count;
+    ASSERT_OK(test_postgres_count(rig.postgres, name,
+                                  "SELECT count(*) FROM pg_class WHERE relname ="
+                                  " 'schema_migrations'",
+                                  &count, &err),
+              &err);
+    if (count > 0)
+        ASSERT_OK(test_postgres_count(rig.postgres, name,
+                                      "SELECT count(*) FROM sagad.schema_migrations", &count, &err),
+                  &err);
+    return count;
+}
+
+/* Dies in the n-th one; another sagad that waits for it meanwhile, or comes later, finishes. */
+static void die_in_migration(int n, bool beside)
+{
+    struct err err;
+    char name[32], conninfo[POSTGRES_CONNINFO_SIZE];
+    (void)snprintf(name, sizeof name, "fresh_%d_%d", n, beside);
+    ASSERT_OK(test_postgres_createdb(rig.postgres, name, conninfo, &err), &err);
+    uint64_t hits = page_hits(page, PAGE_INSIDE_MIGRATION);
+    page_arm(page, PAGE_INSIDE_MIGRATION, (uint64_t)n);
+    struct test_process *first = serve(conninfo, server_env);
+    struct test_process *second = beside ? serve(conninfo, NULL) : NULL;
+    await_death(&first, PAGE_INSIDE_MIGRATION, hits);
+    if (!beside) {
+        assert_int_equal(migrations(name), n - 1); /* all of it, or nothing */
+        second = serve(conninfo, NULL);
+    }
+    ASSERT_OK(test_process_wait_output(second, "sagad: serving on", REST_MS, NULL, 0, &err), &err);
+    (void)test_process_free(second); /* always NULL */
+    assert_int_equal(migrations(name), migrations("store"));
+    ASSERT_OK(test_postgres_dropdb(rig.postgres, name, &err), &err);
+}
+
+static void test_p8_a_crash_in_a_migration(void **state)
+{
+    (void)state;
+    PROVES("P8");
+    int count = (int)migrations("store");
+    assert_true(count > 0);
+    for (int n = 1; n <= count; n++)
+        die_in_migration(n, false);
+    die_in_migration(1, true);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, check)
     const struct CMUnitTest tests[] = {
         TEST(test_p1_p2_p5_p8_a_crash_at_each_point_loses_and_doubles_nothing),
         TEST(test_s2_p2_a_crash_around_the_report_of_a_refusal),
+        TEST(test_p8_a_crash_in_a_migration),
     };
-    for (int i = 0; i < PAGE_INSIDE_ADOPTION; i++)
-        proof_fault(fault_name((enum page_place)i), 0);
+    for (int i = 0; i < PAGE_POINT_COUNT; i++)
+        if (i != PAGE_INSIDE_ADOPTION) /* of test_fault_nodes */
+            proof_fault(fault_name((enum page_place)i), 0);
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
 }
