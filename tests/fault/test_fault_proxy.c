@@ -2,7 +2,7 @@
  * what was not is done again, nothing twice, whatever the answer to COMMIT was; a COMMIT is never
  * sent again elsewhere (D1). Method: a proxy that reads the protocol, and strikes by table or by
  * seed. */
-#include "base/rng.h"
+#include "base/clock.h"
 #include "load.h"
 #include "proxy.h"
 #include "support/proof.h"
@@ -203,12 +203,59 @@ static void test_p2_answers_that_are_late_or_come_byte_by_byte(void **state)
     proof_fault("messages of PostgreSQL sent byte by byte", proxy_byte_chunks(proxy));
 }
 
+/* --- D7 on the whole program -------------------------------------------------------------------
+ */
+
+static void assert_answered(int code)
+{
+    if (code != 0)
+        assert_string_equal(client_code_name(code), "UNAVAILABLE");
+}
+
+/* Sagas with large inputs wait; whenever they are loaded again the connection is cut in the middle
+ * of what comes. */
+static void test_d7_p8_many_large_sagas_are_loaded_over_a_connection_that_breaks(void **state)
+{
+    (void)state;
+    PROVES("P1 P8");
+    enum { GROUP = 100, INPUT = 20 * 1024, CUTS = 6, ANSWER_MS = 12000 };
+    int groups = test_is_full_size() ? 10 : 2;
+    static char input[INPUT];
+    size_t used = (size_t)snprintf(input, sizeof input, "* * * guarded\n");
+    memset(input + used, '#', sizeof input - 1 - used);
+    for (int i = 0; i < groups; i++) {
+        char prefix[32];
+        (void)snprintf(prefix, sizeof prefix, "large%d-", i);
+        rig_start_many(&rig, "plain", prefix, GROUP, input);
+    }
+    int64_t from = clock_mono_ms(&clock_system), before = proxy_hits(proxy, PROXY_CUT_IN_RESULT);
+    for (int i = 0; i < CUTS; i++) {
+        char id[32];
+        (void)snprintf(id, sizeof id, "large-more%d", i);
+        proxy_arm(proxy, PROXY_CUT_IN_RESULT, NULL, 1 + i * GROUP / 4);
+        rig_exec(&rig, RIG_STORE,
+                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                 " WHERE application_name = 'sagad engine'");
+        int64_t asked = clock_mono_ms(&clock_system);
+        assert_answered(start_code("plain", id, "* * * guarded"));
+        assert_true(clock_mono_ms(&clock_system) - asked < ANSWER_MS);
+        while (proxy_hits(proxy, PROXY_CUT_IN_RESULT) == before + i) {
+            assert_true(clock_mono_ms(&clock_system) - from < REST_MS);
+            wait_ms(2);
+        }
+        assert_int_equal(start_code("plain", id, "* * * guarded"), 0);
+    }
+    workers();
+    rig_await_states(&rig, "plain", "large", "SUCCEEDED", groups * GROUP + CUTS, REST_MS);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, check)
     const struct CMUnitTest tests[] = {
         TEST(test_d1_p2_no_commit_is_lost_or_repeated_whatever_its_answer),
         TEST(test_p1_p2_p8_connections_that_break_at_random_under_load),
+        TEST(test_d7_p8_many_large_sagas_are_loaded_over_a_connection_that_breaks),
         TEST(test_p2_answers_that_are_late_or_come_byte_by_byte),
     };
     for (int i = 0; i < PROXY_FAULT_COUNT; i++)
