@@ -12,6 +12,7 @@ set -euo pipefail
 budgets="
 unit           60        300
 integration    480       1800
+fault          150       1200
 "
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
