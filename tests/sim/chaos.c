@@ -1,9 +1,8 @@
 #include "sim/chaos.h"
 
+#include "core/view.h"
 #include "sim/world.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <utlist.h>
 
 enum {
@@ -211,25 +210,39 @@ static bool is_at_rest(const struct world *world)
     return world->clients.open == 0 && world->participant.in_flight == 0;
 }
 
+/* Where a saga stands, by the rules and by who drives it. */
+static void where(struct world *world, const struct db_saga *saga, struct buf *out)
+{
+    static const char *const kinds[] = { "nothing",  "a worker",    "a retry",
+                                         "a report", "settle time", "an operator" };
+    struct err err;
+    struct saga *copy = database_replay(world, saga, &err);
+    buf_printf(out, " %s is %s after #%zu, driven by %s", saga->row.saga_id,
+               saga_state_name(saga->row.state), saga->count, saga->owner ? saga->owner : "nobody");
+    if (!copy) {
+        buf_printf(out, " (%s);", err.msg);
+        return;
+    }
+    struct wait_view view;
+    saga_wait_view(copy, db_clock_ms(world->now_ms), &view);
+    buf_printf(out, ", waits for %s%s%s;", kinds[view.kind], view.handler ? " of " : "",
+               view.handler ? view.handler : "");
+    (void)saga_free(copy); /* always NULL */
+}
+
 static void tell_what_is_stuck(struct world *world)
 {
-    char text[400] = "";
-    size_t at = 0;
+    CLEANUP(buf_done) struct buf text = { .limit = 4096 };
     for (size_t i = 0; i < world->database.saga_count; i++) {
         const struct db_saga *saga = &world->database.sagas[i];
-        if (!saga_state_is_terminal(saga->row.state) && saga->row.state != SAGA_PARKED &&
-            at < sizeof text)
-            at +=
-                (size_t)snprintf(text + at, sizeof text - at, " %s is %s after #%zu, driven by %s;",
-                                 saga->row.saga_id, saga_state_name(saga->row.state), saga->count,
-                                 saga->owner ? saga->owner : "nobody");
+        if (!saga_state_is_terminal(saga->row.state) && saga->row.state != SAGA_PARKED)
+            where(world, saga, &text);
     }
-    for (size_t i = 0; i < world->worker_count && at < sizeof text; i++)
+    for (size_t i = 0; i < world->worker_count; i++)
         if (!worker_is_idle(&world->workers[i]))
-            at += (size_t)snprintf(text + at, sizeof text - at, " %s holds work;",
-                                   world->workers[i].name);
+            buf_printf(&text, " %s holds work;", world->workers[i].name);
     world_violate(world, INV_PROGRESS, "stuck after %d minutes of calm:%s %zu calls unanswered",
-                  CALM_MOST_MS / 60000, text, world->clients.open);
+                  CALM_MOST_MS / 60000, buf_cstr(&text), world->clients.open);
 }
 
 /* It stays so for a while: what is left over is gone by then, or never goes. */

@@ -153,6 +153,17 @@ void clients_verb(struct world *world, struct node *node, struct business_key *k
 
 /* --- by chance -------------------------------------------------------------------------------- */
 
+static void call_everywhere(struct world *world, struct business_key *key)
+{
+    for (size_t i = 0; i < world->node_count; i++) {
+        if (world_chance(world, 250))
+            clients_start(world, &world->nodes[i], key, key->input);
+        else
+            clients_verb(world, &world->nodes[i], key,
+                         world_chance(world, 500) ? ENGINE_VERB_RETRY : ENGINE_VERB_CANCEL, 0);
+    }
+}
+
 static void on_next(struct world *world, struct timer *timer)
 {
     struct clients *clients = &world->clients;
@@ -163,6 +174,8 @@ static void on_next(struct world *world, struct timer *timer)
     if (!key->uid_known || world_fault(world, FAULT_START_AGAIN))
         clients_start(world, node, key,
                       world_fault(world, FAULT_START_OTHER) ? "other input" : key->input);
+    else if (world_fault(world, FAULT_CALL_BURST))
+        call_everywhere(world, key);
     else if (world_fault(world, FAULT_CALL_CANCEL))
         clients_verb(world, node, key, ENGINE_VERB_CANCEL, 0);
     else if (world_fault(world, FAULT_CALL_RETRY))

@@ -59,6 +59,20 @@ struct request *request_new(struct world *world, struct node *node, struct store
     return request;
 }
 
+/* The node has a copy from now on. */
+static void note_copy(const struct request *request)
+{
+    struct world *world = request->node->world;
+    const struct uuid *uid =
+        request->kind == STORE_LOAD_KEY ? &request->answer.key.uid : &request->uid;
+    if (request->kind != STORE_START && request->kind != STORE_LOAD_UID &&
+        request->kind != STORE_LOAD_KEY)
+        return;
+    struct db_saga *saga = database_saga(&world->database, uid);
+    if (saga)
+        saga->loaded_on[request->node - world->nodes] = request->node->store.generation;
+}
+
 void request_deliver(struct request *request)
 {
     struct store_op *op = request->op, *answer = &request->answer;
@@ -69,6 +83,8 @@ void request_deliver(struct request *request)
         }
         return;
     }
+    if (answer->result == STORE_OK)
+        note_copy(request);
     op->result = answer->result;
     op->err = answer->err;
     op->now_ms = answer->now_ms;

@@ -31,6 +31,7 @@ struct db_saga {
     size_t late_rows;
     struct db_state *states; /* the newest first */
     struct judged judged;
+    uint64_t loaded_on[3]; /* by node: the connection on which its copy was loaded last */
 };
 
 struct db_node {

@@ -50,6 +50,7 @@
     X(START_OTHER, "a start of a known key with other input", 150)                                 \
     X(CALL_CANCEL, "a cancel", 200)                                                                \
     X(CALL_RETRY, "a retry", 200)                                                                  \
+    X(CALL_BURST, "calls for one saga at every node at once", 150)                                 \
     X(CALL_WAIT, "a wait", 300)
 
 #define OUTCOMES(X)                                                                                \
@@ -85,6 +86,7 @@
     X(RETRIED, "an operator's retry")                                                              \
     X(SUCCEEDED, "a saga SUCCEEDED")                                                               \
     X(COMPENSATED, "a saga COMPENSATED")                                                           \
+    X(END_WRITTEN, "an end that nobody had said got its own entry")                                \
     X(ACK_ACCEPTED, "ack ACCEPTED")                                                                \
     X(ACK_DUPLICATE, "ack DUPLICATE")                                                              \
     X(ACK_STALE, "ack STALE")                                                                      \

@@ -217,6 +217,9 @@ static void judge_end_of_lease(const struct look *look, const struct journal_ent
     if (lease->outcome == OUTCOME_EXPIRED && lease->lease_until_ms >= look->now_ms)
         world_violate(look->world, INV_EXPIRY, "%s: #%" PRId64 " expired %" PRId64 " ms early",
                       id_of(look), lease->seq, lease->lease_until_ms - look->now_ms);
+    if (lease->outcome == OUTCOME_REJECTED && !which && look->saga->row.phase == SAGA_RUNNING)
+        world_violate(look->world, INV_REFUSAL, "%s: #%" PRId64 " was refused, and it is %s",
+                      id_of(look), lease->seq, saga_state_name(look->saga->row.state));
     if (outcome_is_success(lease->outcome)) {
         judged->done[step][which] = !look->foreign;
         judged->unsettled[step][which] = 0;
@@ -263,7 +266,9 @@ static void judge_late(const struct look *look, const struct journal_entry *late
     bool settles = late_settles(look, late, lease);
     world_hit(look->world, HIT_LATE_REPORTED);
     if (settles && late->outcome == OUTCOME_UNKNOWN) {
-        judged->settle_from_ms[step] = larger(judged->settle_from_ms[step], late->finished_at_ms);
+        if (!which)
+            judged->settle_from_ms[step] =
+                larger(judged->settle_from_ms[step], late->finished_at_ms);
     } else if (settles && outcome_is_success(late->outcome)) {
         judged->done[step][which] = !look->foreign;
         judged->unsettled[step][which] = 0;
@@ -303,6 +308,9 @@ static void judge_entry(const struct look *look, const struct journal_entry *ent
         return;
     case ENTRY_RESUME:
         world_hit(look->world, HIT_LATE_RESUMED);
+        return;
+    case ENTRY_END:
+        world_hit(look->world, HIT_END_WRITTEN);
         return;
     case ENTRY_KIND_COUNT:
         return;

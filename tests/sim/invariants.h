@@ -27,6 +27,7 @@ struct call;
     X(FENCE, "P3", "fences rise")                                                                  \
     X(TRIES, "P6", "tries are contiguous")                                                         \
     X(FORWARD, "P5", "an action is granted in its turn, and never after the saga turned back")     \
+    X(REFUSAL, "P5", "a refusal and the turn back that follows are one commit")                    \
     X(BACKWARD, "P5",                                                                              \
       "a compensation is granted in reverse order, for what may have taken effect, "               \
       "and not beside a live forward lease")                                                       \
@@ -37,6 +38,7 @@ struct call;
     X(EXPIRY, "P3",                                                                                \
       "a lease expires after its time by the database's clock, and never within the "              \
       "grace")                                                                                     \
+    X(COPY, "P5", "a copy decides on the connection that it was loaded on, and on no other")       \
     X(GOES_ON, "P8",                                                                               \
       "a saga that has not ended has a live lease, a due time, something to grant or "             \
       "a reason to be parked")                                                                     \

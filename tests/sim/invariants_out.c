@@ -20,11 +20,23 @@ static struct journal_entry *lease_of(struct world *world, const struct uuid *ui
     return entry && entry->kind == ENTRY_LEASE && entry->fence == fence ? entry : NULL;
 }
 
+static void check_copy(struct world *world, const struct node *node, const struct db_saga *saga)
+{
+    uint64_t loaded_on = saga->loaded_on[node - world->nodes];
+    if (loaded_on != node->store.generation)
+        world_violate(world, INV_COPY,
+                      "%s decides about %s on connection %" PRIu64
+                      " from a copy of connection %" PRIu64,
+                      node->name, saga->row.saga_id, node->store.generation, loaded_on);
+}
+
 void invariants_submit(struct world *world, struct node *node, const struct request *request)
 {
+    const struct db_saga *saga = database_saga(&world->database, &request->uid);
+    if (saga && (request->kind == STORE_TRANSITION || request->kind == STORE_EXTEND))
+        check_copy(world, node, saga);
     if (request->kind != STORE_TRANSITION || !request->transition.only_if_expired)
         return;
-    const struct db_saga *saga = database_saga(&world->database, &request->uid);
     int64_t since = node->store.connected_at_ms;
     if (saga && saga->owner && strcmp(saga->owner, node->name) == 0 && saga->taken_at_ms > since)
         since = saga->taken_at_ms;

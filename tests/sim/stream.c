@@ -168,6 +168,7 @@ static void push_said(struct stream *stream, struct stream_event *event)
 
 void stream_say(struct stream *stream, const struct engine_worker_event *event)
 {
+    stream->said_at_ms = stream->world->now_ms;
     if (stream->worker_open && !stream->cut && stream->node_open)
         push_said(stream, event_new(stream, event));
 }

@@ -44,6 +44,7 @@ struct stream {
     struct said *said, **said_last;
     struct report_note *notes; /* reports that the engine has and has not answered */
     struct timer to_worker, to_node, worker_hears, node_hears, room;
+    int64_t said_at_ms;                 /* the worker's last word */
     uint64_t received[16], granted[16]; /* of tasks, by the worker's handler */
 };
 

@@ -8,7 +8,8 @@
 enum {
     NODE_SILENCE_MS = 45000, /* after which a node ends a worker's stream */
     EXTEND_MIN_MS = 500,
-    SAID_MAX = 32, /* reports or leases in one message */
+    IDLE_MS = 10000, /* Credit is repeated when nothing else was said */
+    SAID_MAX = 32,   /* reports or leases in one message */
 };
 
 bool worker_sleeps(struct worker *worker, struct timer *timer, timer_fn *fire)
@@ -41,12 +42,15 @@ static void say_credit(struct worker *worker, struct stream *stream)
 {
     struct worker_credit credits[HANDLERS_MAX];
     struct engine_worker_event event = { .kind = WORKER_CREDIT, .credits = credits };
+    bool repeat = worker->world->now_ms - stream->said_at_ms >= IDLE_MS;
     for (size_t i = 0; i < worker->serves_count && !worker->draining; i++) {
         const struct worker_serves *serves = &worker->serves[i];
         uint32_t free = serves->in_use < serves->slots ? serves->slots - serves->in_use : 0;
         uint64_t total = stream->received[i] + free;
-        if (total <= stream->granted[i])
+        if (total <= stream->granted[i] && !repeat)
             continue;
+        if (total < stream->granted[i])
+            total = stream->granted[i];
         stream->granted[i] = total;
         credits[event.credit_count++] = (struct worker_credit){ serves->handler, total };
     }
@@ -166,9 +170,12 @@ static void say_releases(struct worker *worker, struct stream *stream)
 
 static void exit_if_drained(struct worker *worker);
 
-static int64_t next_extension_ms(const struct worker *worker)
+static int64_t next_word_ms(const struct worker *worker)
 {
     int64_t at = INT64_MAX;
+    for (size_t i = 0; i < ARRAY_LEN(worker->streams); i++)
+        if (worker->streams[i] && worker->streams[i]->said_at_ms + IDLE_MS < at)
+            at = worker->streams[i]->said_at_ms + IDLE_MS;
     const struct job *job;
     DL_FOREACH(worker->jobs, job)
     {
@@ -194,7 +201,7 @@ static void on_speak(struct world *world, struct timer *timer)
         say_credit(worker, stream);
     }
     exit_if_drained(worker);
-    int64_t next = next_extension_ms(worker);
+    int64_t next = next_word_ms(worker);
     if (worker->up && next != INT64_MAX && !worker->silent)
         world_at(world, timer, next > world->now_ms ? next : world->now_ms + 1, on_speak);
 }
