@@ -1,16 +1,6 @@
 #include "core/retry.h"
 #include "core/saga_internal.h"
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t finished_at(const struct saga *saga, int64_t seq)
 {
     const struct slot *slot = saga_slot(saga, seq);

@@ -4,11 +4,6 @@
 
 #include <inttypes.h>
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Everything but the row; NULL when memory is out. */
 static struct saga *saga_alloc(const struct definition *definition)
 {
@@ -122,7 +117,8 @@ void saga_extended(struct saga *saga, int64_t seq, int64_t db_now_ms)
         return;
     struct journal_entry *lease = &slot->entry;
     const struct operation_rule *rule = saga_rule(saga, (size_t)lease->step, lease->operation);
-    lease->lease_until_ms = smaller(db_now_ms + rule->lease_ms, lease->attempt_until_ms);
+    int64_t until = smaller(db_now_ms + rule->lease_ms, lease->attempt_until_ms);
+    lease->lease_until_ms = larger(lease->lease_until_ms, until);
 }
 
 void saga_committed(struct saga *saga, const struct transition *transition, int64_t db_now_ms)

@@ -85,6 +85,15 @@ static inline const struct operation_rule *saga_rule(const struct saga *saga, si
     return definition_rule(saga->definition, step, operation);
 }
 
+static inline int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* apply.c */
 
 /* Folds the entry at seq into the copy: an entry that is new, or a lease that has got its outcome.

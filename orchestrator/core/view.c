@@ -28,11 +28,6 @@ const char *step_state_name(enum step_state state)
     return (unsigned)state < STEP_STATE_COUNT ? step_states[state] : NULL;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t finished_at(const struct saga *saga, int64_t seq)
 {
     const struct slot *slot = saga_slot(saga, seq);

@@ -133,6 +133,8 @@ static void transition_ok(struct engine *engine, struct flight *flight)
     struct slot *slot = flight->slot;
     saga_committed(slot->saga, &flight->transition, flight->op.now_ms);
     slot->state = SLOT_IDLE;
+    if (flight->op.kind == STORE_START || flight->transition.append_seq)
+        slot->known = engine->batch_number; /* the position told that nothing came before it */
     slot->suspect = false;
     slot->blocked_ms = 0;
     slot->not_before = 0;

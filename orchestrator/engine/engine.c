@@ -177,6 +177,7 @@ static void batch_submit(struct engine *engine)
     engine->batch_last = &engine->batch;
     engine->batch_count = 0;
     engine->submitted_at = clock_mono_ms(engine->options.clock);
+    engine->batch_number++;
     engine->store->ops->submit(engine->store, batch);
 }
 

@@ -41,6 +41,7 @@ struct engine_work {
     struct engine_work *next;
     int kind;
     struct engine_event *event;
+    uint64_t asked; /* batches submitted when it was asked */
 };
 
 /* --- starting sagas ------------------------------------------------------------------------- */

@@ -108,7 +108,8 @@ struct slot {
     int64_t not_before;  /* monotonic: time brings nothing before; 0: no such limit */
     int64_t grace_until; /* monotonic: none of its leases expires before */
     int64_t ready_since; /* monotonic */
-    struct saga *saga;   /* NULL while not loaded */
+    uint64_t known; /* the batch that loaded the copy, or last decided on it: it was right then */
+    struct saga *saga; /* NULL while not loaded */
     struct engine_work *first, **last;
     struct slot *prev_runnable, *next_runnable;
     struct heap_node timer;
@@ -184,9 +185,10 @@ struct engine {
     int64_t db_offset_most_ms;       /* at most */
     int64_t db_least_at, db_most_at; /* monotonic: when they were learnt; clocks drift */
     bool db_offset_known;
-    int64_t grace_until;  /* monotonic; nothing expires before */
-    int64_t submitted_at; /* monotonic time of the batch in flight */
-    int64_t now_mono;     /* of this turn */
+    int64_t grace_until;   /* monotonic; nothing expires before */
+    int64_t submitted_at;  /* monotonic time of the batch in flight */
+    uint64_t batch_number; /* batches submitted so far */
+    int64_t now_mono;      /* of this turn */
 
     struct slot *slots;    /* hash */
     struct slot *runnable; /* ring */
@@ -283,6 +285,7 @@ void events_take(struct engine *engine);
 void start_item_answered(struct engine *engine, struct engine_work *work);
 void start_requeue(struct engine *engine, struct start_item *item);
 void verb_finish(struct engine *engine, struct engine_verb *verb);
+bool wait_is_over(const struct slot *slot, const struct engine_verb *verb);
 void verb_wait(struct engine *engine, struct slot *slot, struct engine_verb *verb);
 void waiters_check(struct engine *engine, struct slot *slot);
 void waiters_time(struct engine *engine);

@@ -39,6 +39,7 @@ static void start_event(struct engine *engine, struct engine_start *start)
         item->work.event = &start->event;
         item->err.code = ERR_OK;
         item->tries = 0;
+        item->work.asked = engine->batch_number;
         if (sha256(&part, 1, item->digest)) {
             err_set(&item->err, ERR_NOMEM, "start: out of memory");
             start_item_answered(engine, &item->work);
@@ -64,7 +65,7 @@ void verb_finish(struct engine *engine, struct engine_verb *verb)
     fault_point("after_reply");
 }
 
-static bool wait_is_over(const struct slot *slot, const struct engine_verb *verb)
+bool wait_is_over(const struct slot *slot, const struct engine_verb *verb)
 {
     enum saga_state state = saga_row(slot->saga)->state;
     return saga_state_is_terminal(state) || (verb->or_parked && state == SAGA_PARKED);
@@ -96,7 +97,10 @@ void waiters_time(struct engine *engine)
     for (struct heap_node *top;
          (top = heap_top(&engine->wait_timers)) && top->key <= engine->now_mono;) {
         struct engine_verb *verb = CONTAINER(top, struct engine_verb, timer);
+        struct slot *slot = verb->slot;
         verb_finish(engine, verb);
+        if (slot && slot->state == SLOT_IDLE && !slot->waiters)
+            slot_settle(engine, slot); /* nobody holds it here any more */
     }
 }
 
@@ -120,6 +124,7 @@ static void verb_event(struct engine *engine, struct engine_verb *verb)
     verb->err.code = ERR_OK;
     verb->slot = NULL;
     verb->tries = 0;
+    verb->work.asked = engine->batch_number;
     verb->timer.place = 0;
     verb->until_mono = engine->now_mono + verb->timeout_ms;
     if (!verb->by_uid) {

@@ -193,6 +193,7 @@ void slot_install(struct engine *engine, struct slot *slot, struct saga *saga)
     slot->not_before = 0;
     slot->grace_until = slot->adopted ? engine->now_mono + engine->options.grace_ms : 0;
     slot->adopted = false;
+    slot->known = engine->batch_number;
     for (int64_t seq = 1; seq <= saga_last_seq(saga); seq++) {
         const struct journal_entry *entry = saga_entry(saga, seq);
         if (entry->kind == ENTRY_LEASE && entry->outcome == OUTCOME_NONE)

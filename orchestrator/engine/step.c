@@ -202,9 +202,23 @@ static bool start_step(struct engine *engine, struct start_item *item)
 
 /* What a step came to. */
 enum stepped {
-    STEPPED_ON,     /* answered, or nothing to do: the next piece of work may follow */
+    STEPPED_ON,     /* answered, to be loaded first, or nothing to do */
     STEPPED_FLIGHT, /* its facts are in the batch */
 };
+
+/* An answer without a commit rests on the copy alone, and another node may have decided since: so
+ * only a copy that was right after the question came may give it. False: it is loaded and asked
+ * again. */
+static bool copy_may_answer(struct engine *engine, struct slot *slot, struct flight *flight,
+                            struct engine_work *work)
+{
+    if (!work || work->kind == WORK_LEASE_END || slot->known > work->asked)
+        return true;
+    flight_free(engine, flight);
+    slot_queue_front(slot, work);
+    slot_drop_copy(engine, slot);
+    return false;
+}
 
 static enum stepped fly_or_answer(struct engine *engine, struct slot *slot, struct flight *flight,
                                   struct engine_work *work, enum verdict verdict)
@@ -212,6 +226,9 @@ static enum stepped fly_or_answer(struct engine *engine, struct slot *slot, stru
     flight->work = work;
     flight->verdict = verdict;
     if (transition_is_empty(&flight->transition)) {
+        flight->work = NULL;
+        if (!copy_may_answer(engine, slot, flight, work))
+            return STEPPED_ON;
         if (work)
             work_answer(engine, slot, work, verdict, 0);
         flight_free(engine, flight);
@@ -226,8 +243,12 @@ static enum stepped fly_or_answer(struct engine *engine, struct slot *slot, stru
 static enum stepped refused(struct engine *engine, struct slot *slot, struct flight *flight,
                             struct engine_work *work, const struct err *err)
 {
+    bool refusal =
+        err->code == ERR_PRECONDITION || err->code == ERR_INVALID || err->code == ERR_NOT_FOUND;
+    if (refusal && !copy_may_answer(engine, slot, flight, work))
+        return STEPPED_ON;
     flight_free(engine, flight);
-    if (err->code == ERR_PRECONDITION || err->code == ERR_INVALID || err->code == ERR_NOT_FOUND) {
+    if (refusal) {
         if (work)
             work_fail(engine, work, err);
         return STEPPED_ON;
@@ -248,6 +269,8 @@ static enum stepped step_extend(struct engine *engine, struct slot *slot, struct
 {
     const struct worker_lease_ref *ref = CONTAINER(work, struct worker_lease_ref, work);
     if (!saga_lease_is_open(slot->saga, ref->fence)) {
+        if (!copy_may_answer(engine, slot, flight, work))
+            return STEPPED_ON;
         flight_free(engine, flight);
         work_answer(engine, slot, work, VERDICT_STALE, 0);
         return STEPPED_ON;
@@ -328,6 +351,8 @@ static enum stepped step_work(struct engine *engine, struct slot *slot, struct f
                               struct engine_work *work)
 {
     if (work->kind == WORK_START_EXISTED || work->kind == WORK_START_CHECK) {
+        if (!copy_may_answer(engine, slot, flight, work))
+            return STEPPED_ON;
         flight_free(engine, flight);
         work_answer(engine, slot, work, VERDICT_ACCEPTED, 0);
         return STEPPED_ON;
@@ -338,6 +363,8 @@ static enum stepped step_work(struct engine *engine, struct slot *slot, struct f
         struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
         verb->uid = slot->uid;
         if (verb->verb == ENGINE_VERB_WAIT) {
+            if (wait_is_over(slot, verb) && !copy_may_answer(engine, slot, flight, work))
+                return STEPPED_ON;
             flight_free(engine, flight);
             verb_wait(engine, slot, verb);
             return STEPPED_ON;

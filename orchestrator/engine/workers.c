@@ -391,6 +391,7 @@ static void work_queue(struct engine *engine, struct engine_worker_event *event,
 {
     work->kind = (int)kind;
     work->event = &event->event;
+    work->asked = engine->batch_number;
     event->open++;
     struct slot *slot = slot_get(engine, uid);
     if (slot) {

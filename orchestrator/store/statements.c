@@ -232,8 +232,9 @@ const struct stmt stmts[STMT_COUNT] = {
 
     [STMT_EXTEND] = { "extend", 4,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY },
-        "UPDATE journal e SET lease_until = least(now() + u.lease_ms * interval '1 millisecond',"
-        " e.attempt_until) FROM (SELECT " U(1, shard) ", " U(2, uid) ", " U(3, seq) ", "
+        /* A transaction that began earlier may come later: never back. */
+        "UPDATE journal e SET lease_until = greatest(e.lease_until,"
+        " least(now() + u.lease_ms * interval '1 millisecond', e.attempt_until)) FROM (SELECT " U(1, shard) ", " U(2, uid) ", " U(3, seq) ", "
         U(4, lease_ms) ") AS u"
         " WHERE e.shard = u.shard AND e.saga_uid = u.uid AND e.seq = u.seq AND e.outcome IS NULL"
         " RETURNING e.saga_uid, e.seq, now()" },
