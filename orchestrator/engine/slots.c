@@ -238,7 +238,12 @@ static void timer_update(struct engine *engine, struct slot *slot)
     int64_t grantable = saga_grantable_at(slot->saga);
     if (grantable > engine_db_now(engine) && grantable < due)
         due = grantable;
-    int64_t at = due == INT64_MAX ? INT64_MAX : due - engine->db_offset_ms + 1;
+    int64_t at = INT64_MAX;
+    if (due != INT64_MAX) {
+        at = due - engine->db_offset_ms + 1;
+        if (at > engine->db_least_at) /* engine_db_now will have fallen behind by so much */
+            at += engine_drift_ms(at - engine->db_least_at) + 1;
+    }
     if (at < slot->not_before || (at == INT64_MAX && slot->not_before))
         at = slot->not_before;
     int64_t let_go_at = nodes_let_go_at(engine, slot);
