@@ -20,6 +20,7 @@ enum {
 #define STALE     SAGA__V1__ACK__RESULT__RESULT_STALE
 #define DONE      SAGA__V1__OUTCOME__OUTCOME_DONE
 #define REJECTED  SAGA__V1__OUTCOME__OUTCOME_REJECTED
+#define RETRY     SAGA__V1__OUTCOME__OUTCOME_RETRY
 
 static struct nodes nodes;
 static struct rig *const one = &nodes.at[0], *const two = &nodes.at[1];
@@ -307,6 +308,52 @@ static void test_p2_p3_what_workers_say_counts_at_any_node(void **state)
     rig_await_states(one, "said", "said", "SUCCEEDED", 3, SOON);
 }
 
+/* A node keeps its copy of a saga that another one has taken over meanwhile. What it does not know
+ * of is no reason to refuse. */
+static void test_p2_p3_a_lease_that_another_node_granted_meanwhile_counts_here(void **state)
+{
+    (void)state;
+    char reason[RIG_REASON_SIZE];
+    PROVES("P2 P3");
+    rig_define(one, "taken", NULL,
+               "a: ONCE handler=taken lease=60s | none\nb: ONCE handler=taken lease=60s | none\n"
+               "c: ONCE handler=taken lease=60s | none");
+    rig_start_many(one, "taken", "taken", 3, "");
+    struct raw_worker *here = raw_worker_hello(one->address, "here", NULL, "taken", NULL, 0);
+    struct raw_worker *there = raw_worker_hello(two->address, "there", NULL, "taken", NULL, 0);
+    raw_worker_credit(here, "taken", 3);
+    raw_worker_credit(there, "taken", 3);
+    struct raw_lease leases[3];
+    char ids[3][16];
+    for (int i = 0; i < 3; i++) {
+        struct raw_lease first = raw_lease_of(must_get_task(here));
+        assert_int_equal(raw_worker_settle(there, &first, DONE, "a"), ACCEPTED);
+        const Saga__V1__Task *task = must_get_task(there); /* b, granted by the other node */
+        leases[i] = raw_lease_of(task);
+        (void)snprintf(ids[i], sizeof ids[i], "%s", task->saga_id);
+    }
+    raw_worker_extend(here, &leases[0]);
+    assert_true(raw_worker_extended(here, SOON) > 50000);
+    assert_int_equal(raw_worker_settle(here, &leases[1], DONE, "b"), ACCEPTED);
+    raw_worker_release(here, &leases[2]);
+    rig_await(one, RIG_STORE, "RELEASED", SOON,
+              "SELECT outcome FROM journal JOIN saga s USING (shard, saga_uid)"
+              " WHERE s.saga_id = '%s' AND seq = 2",
+              ids[2]);
+    /* Nor is an old copy one for a refusal: here it has a live lease, in truth it is parked. */
+    rig_define(one, "parks", NULL, "a: ONCE handler=parks lease=60s max_attempts=1 | none");
+    rig_start(one, "parks", "parks", "");
+    struct raw_worker *parks = raw_worker_hello(one->address, "here", NULL, "parks", NULL, 0);
+    raw_worker_credit(parks, "parks", 1);
+    struct raw_lease lease = raw_lease_of(must_get_task(parks));
+    assert_int_equal(raw_worker_settle(there, &lease, RETRY, "BUSY"), ACCEPTED);
+    rig_await_state(one, "parks", "parks", "PARKED RETRIES_EXHAUSTED", 100);
+    assert_int_equal(rig_retry(one, "parks", "parks", "a", reason), 0);
+    parks = raw_worker_cut(parks);
+    here = raw_worker_cut(here);
+    there = raw_worker_cut(there);
+}
+
 static void test_p2_p3_two_nodes_that_are_told_at_once_believe_one(void **state)
 {
     (void)state;
@@ -350,6 +397,7 @@ int main(void)
         TEST(test_calls_about_a_saga_are_answered_at_any_node),
         TEST(test_p1_u7_one_key_at_several_nodes_at_once_is_one_saga),
         TEST(test_p2_p3_what_workers_say_counts_at_any_node),
+        TEST(test_p2_p3_a_lease_that_another_node_granted_meanwhile_counts_here),
         TEST(test_p2_p3_two_nodes_that_are_told_at_once_believe_one),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
