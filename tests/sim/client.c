@@ -31,6 +31,11 @@ static const char *verb_name(enum engine_verb_kind verb)
     return names[verb];
 }
 
+static const char *text_of(const struct err *err)
+{
+    return err->reason[0] ? err->reason : err->msg;
+}
+
 static void start_answered(struct call *call)
 {
     struct world *world = call->world;
@@ -38,7 +43,7 @@ static void start_answered(struct call *call)
         const struct start_item *item = &call->items[i];
         world_trace(world, call->node->name, "answers start %s: %s", item->saga_id,
                     item->err.code == ERR_OK ? item->existed ? "existed" : "started"
-                                             : item->err.msg);
+                                             : text_of(&item->err));
         invariants_start(world, item);
         if (item->err.code == ERR_OK) {
             world_hit(world, item->existed ? HIT_START_EXISTED : HIT_CALL_OK);
@@ -61,7 +66,8 @@ static void call_end(struct posted *posted, bool lost)
         start_answered(call);
     } else {
         world_trace(world, call->node->name, "answers %s of %s: %s", verb_name(call->verb.verb),
-                    call->key->saga_id, call->verb.err.code == ERR_OK ? "OK" : call->verb.err.msg);
+                    call->key->saga_id,
+                    call->verb.err.code == ERR_OK ? "OK" : text_of(&call->verb.err));
         invariants_verb(world, &call->verb, call->reason, call->invoked_ms);
         world_hit(world, call->verb.err.code == ERR_OK ? HIT_CALL_OK : HIT_CALL_REFUSED);
     }

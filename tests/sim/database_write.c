@@ -195,9 +195,11 @@ static bool stmt_extend(const struct world *world, struct db_saga *saga,
     struct journal_entry *entry = database_entry(saga, request->seq);
     if (!entry || entry->kind != ENTRY_LEASE || entry->outcome != OUTCOME_NONE)
         return false;
-    entry->lease_until_ms = now_ms + request->lease_ms;
-    if (entry->lease_until_ms > entry->attempt_until_ms)
-        entry->lease_until_ms = entry->attempt_until_ms;
+    int64_t until = now_ms + request->lease_ms;
+    if (until > entry->attempt_until_ms)
+        until = entry->attempt_until_ms;
+    if (until > entry->lease_until_ms)
+        entry->lease_until_ms = until;
     saga->extended_at_ms = world->now_ms;
     return true;
 }
@@ -228,6 +230,8 @@ static void stmt_start(struct world *world, struct request *request, int64_t now
     const struct db_key *known =
         database_key(database, row->namespace_, row->definition, row->saga_id);
     if (known) {
+        world_trace(world, "database", "%s: a start by %s finds it there", row->saga_id,
+                    request->node_name);
         request->answer.result = STORE_EXISTS;
         request->answer.key = known->key;
         return;
@@ -254,6 +258,15 @@ static void stmt_start(struct world *world, struct request *request, int64_t now
     *ret_saga = saga;
 }
 
+static const char *reason_of(const struct journal_entry *entry)
+{
+    if (entry->kind == ENTRY_COMPENSATE)
+        return cause_name((enum cause)entry->reason);
+    if (entry->kind == ENTRY_PARK)
+        return park_reason_name((enum park_reason)entry->reason);
+    return entry->kind == ENTRY_LATE_REPORT ? outcome_name(entry->outcome) : "";
+}
+
 static void trace_entry(struct world *world, const struct db_saga *saga,
                         const struct journal_entry *entry, bool finished)
 {
@@ -270,12 +283,9 @@ static void trace_entry(struct world *world, const struct db_saga *saga,
                     outcome_name(entry->outcome), entry->error_code ? " " : "",
                     entry->error_code ? entry->error_code : "");
     else
-        world_trace(world, "database", "%s #%d %s %s%s%s", saga->row.saga_id, (int)entry->seq,
-                    entry_kind_name(entry->kind), step, step[0] ? " " : "",
-                    entry->kind == ENTRY_COMPENSATE ? cause_name((enum cause)entry->reason)
-                    : entry->kind == ENTRY_PARK ? park_reason_name((enum park_reason)entry->reason)
-                    : entry->kind == ENTRY_LATE_REPORT ? outcome_name(entry->outcome)
-                                                       : "");
+        world_trace(world, "database", "%s #%d %s%s%s%s%s", saga->row.saga_id, (int)entry->seq,
+                    entry_kind_name(entry->kind), step[0] ? " " : "", step,
+                    reason_of(entry)[0] ? " " : "", reason_of(entry));
 }
 
 static void trace_write(struct world *world, const struct db_saga *saga,

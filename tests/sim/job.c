@@ -4,7 +4,7 @@
 
 #include <utlist.h>
 
-enum { MARGIN_PERCENT = 80, UNGUARDED_FLIGHT_MS = 800 };
+enum { MARGIN_PERCENT = 80, UNGUARDED_FLIGHT_MS = 800, PATIENCE_MS = 50 };
 
 /* A request on its way, whatever became of its sender. */
 struct flying {
@@ -59,6 +59,11 @@ void job_finish(struct job *job, enum outcome outcome, const char *code)
     job->outcome = outcome;
     job->code = code;
     worker_pulse(job->worker);
+}
+
+static const struct plan *plan_of(const struct job *job, const struct world *world)
+{
+    return scenario_plan(world, job->saga_id, step_of(job, world)->name, job->operation, job->try_);
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */
@@ -131,6 +136,9 @@ static void on_give_up(struct world *world, struct timer *timer)
 /* How long a request may be on its way: a guarded one for ever, another one within settle time. */
 static int64_t flight_ms(struct world *world, const struct job *job)
 {
+    const struct plan *plan = plan_of(job, world);
+    if (plan)
+        return plan->arrive_ms;
     if (!world_fault(world, FAULT_REQUEST_LATE))
         return world_between(world, 1, world_chance(world, 200) ? 500 : 20);
     const struct step_rule *step = step_of(job, world);
@@ -140,19 +148,26 @@ static int64_t flight_ms(struct world *world, const struct job *job)
     return world_between(world, 0, most);
 }
 
-static bool says_no(struct world *world)
+static enum plan_answer answer_of(struct world *world, const struct job *job)
 {
-    return world_fault(world, FAULT_BUSINESS_NO);
+    const struct plan *plan = plan_of(job, world);
+    if (plan)
+        return plan->answer;
+    if (world_fault(world, FAULT_REQUEST_LOST))
+        return PLAN_LOST;
+    if (world_fault(world, FAULT_BUSINESS_NO))
+        return PLAN_NO;
+    return world_fault(world, FAULT_ANSWER_LOST) ? PLAN_UNHEARD : PLAN_DONE;
 }
 
 static void send(struct job *job)
 {
     struct world *world = job->worker->world;
     int64_t there_ms = flight_ms(world, job);
-    bool lost = world_fault(world, FAULT_REQUEST_LOST);
-    job->sent = true;
-    world_at(world, &job->give_up, job_lease_end_ms(job), on_give_up);
-    if (lost)
+    enum plan_answer answer = answer_of(world, job);
+    int64_t patience = world->now_ms + PATIENCE_MS, end = job_lease_end_ms(job);
+    world_at(world, &job->give_up, end > patience ? end : patience, on_give_up);
+    if (answer == PLAN_LOST)
         return;
     struct flying *flying = world_alloc(world, sizeof *flying);
     flying->job = job;
@@ -161,8 +176,8 @@ static void send(struct job *job)
                                       .step = job->step,
                                       .operation = job->operation,
                                       .fence = job->fence,
-                                      .refuse = says_no(world) };
-    flying->back_ms = world_fault(world, FAULT_ANSWER_LOST) ? -1 : world_between(world, 1, 20);
+                                      .refuse = answer == PLAN_NO };
+    flying->back_ms = answer == PLAN_UNHEARD ? -1 : world_between(world, 1, 20);
     world->participant.in_flight++;
     world_after(world, &flying->timer, there_ms, on_arrival);
 }
@@ -172,12 +187,14 @@ static void on_send(struct world *world, struct timer *timer)
     struct job *job = CONTAINER(timer, struct job, timer);
     if (worker_sleeps(job->worker, timer, on_send))
         return;
-    bool asks = !(step_of(job, world)->guarded && job->careless);
+    const struct plan *plan = plan_of(job, world);
+    bool careless = plan ? plan->careless : job->careless;
+    bool asks = !(step_of(job, world)->guarded && careless);
     if (asks && !still_mine(job)) {
         job_finish(job, OUTCOME_RETRY, "TOO_LATE"); /* nothing was sent */
         return;
     }
-    if (world_fault(world, FAULT_NOT_SENT)) {
+    if (plan ? plan->answer == PLAN_NOT_SENT : world_fault(world, FAULT_NOT_SENT)) {
         job_finish(job, OUTCOME_RETRY, "NOT_SENT");
         return;
     }
@@ -186,6 +203,9 @@ static void on_send(struct world *world, struct timer *timer)
 
 static int64_t think_ms(struct world *world, const struct job *job)
 {
+    const struct plan *plan = plan_of(job, world);
+    if (world->options.scripted)
+        return plan ? plan->think_ms : 10;
     if (world_fault(world, FAULT_HANDLER_SLOW))
         return world_between(world, job->lease_ms / 2, job->lease_ms * 2);
     return world_between(world, 1, world_chance(world, 400) ? 2000 : 30);
@@ -219,6 +239,7 @@ struct job *job_new(struct worker *worker, struct stream *stream, const struct w
     job->saga_id = word->saga_id;
     job->step = word->step;
     job->operation = word->operation;
+    job->try_ = word->try_;
     job->lease_ms = word->lease_ms;
     /* Counted from before it was sent: how long it was on its way nobody can know. */
     job->confirmed_at_ms = word->sent_at_ms;

@@ -4,11 +4,13 @@
  * ... [--go-on]                    does not stop at the first that fails
  * ... [--mutation NAME]            with a fault of ours in the store
  * sim --catch ...                  succeeds when something is violated, and says after how long
- * sim --mutations                  the names */
+ * sim --mutations                  the names
+ * sim --scenario FILE              its trace */
 #include "base/log.h"
 #include "sim/hits.h"
 #include "sim/invariants.h"
 #include "sim/runner.h"
+#include "sim/scenario.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +27,7 @@ struct arguments {
     bool one, trace, goes_on, catches, lists;
     uint64_t seed, from, count;
     enum mutation mutation;
+    const char *scenario;
 };
 
 static uint64_t number(const char *text)
@@ -52,6 +55,8 @@ static bool read_arguments(char **argv, struct arguments *ret)
             ret->catches = true;
         } else if (strcmp(*at, "--mutations") == 0) {
             ret->lists = true;
+        } else if (strcmp(*at, "--scenario") == 0 && at[1]) {
+            ret->scenario = *++at;
         } else if (strcmp(*at, "--mutation") == 0 && at[1]) {
             ret->mutation = mutation_parse(*++at);
         } else {
@@ -125,6 +130,7 @@ static int run_all(const struct arguments *arguments)
                                       .goes_on = arguments->goes_on };
     struct runner_result result;
     time_t started = time(NULL);
+    (void)printf("proves: P1 P2 P3 P4 P5 P6 P8 | sim_seeds\n"); /* support/proof.h */
     runner_run(&options, &result);
     bool hit = print_hits(&result) || result.ran < EACH_HITS_FROM;
     (void)printf("%" PRIu64 " seeds in %lld s\n", result.ran, (long long)(time(NULL) - started));
@@ -155,6 +161,13 @@ int main(int argc, char **argv)
         (void)printf("%s\n", mutation_name((enum mutation)i));
     if (arguments.lists)
         return 0;
+    if (arguments.scenario) {
+        CLEANUP(buf_done) struct buf trace = { .limit = 0 };
+        CLEANUP(buf_done) struct buf expected = { .limit = 0 };
+        bool held = scenario_run(arguments.scenario, &trace, &expected);
+        (void)printf("%s", buf_cstr(&trace));
+        return held ? 0 : 1;
+    }
     if (arguments.one)
         return runner_show(arguments.seed, arguments.mutation, arguments.trace) ? 0 : 1;
     return arguments.catches ? catch_one(argv[0], &arguments) : run_all(&arguments);

@@ -148,41 +148,48 @@ static void fail_unit(struct unit *unit)
         fail(at, STORE_FAILED, true);
 }
 
+/* Does the connection break around this commit, and how? */
+static enum commit_fate fate_of(struct unit *unit)
+{
+    struct world *world = unit->world;
+    enum commit_fate fate = unit->store->fate;
+    if (world->options.scripted && !unit->loads) {
+        unit->store->fate = COMMIT_AS_USUAL;
+        return fate;
+    }
+    if (world_fault(world, FAULT_CUT_BEFORE_COMMIT))
+        return COMMIT_CUT_BEFORE;
+    if (unit->loads)
+        return COMMIT_AS_USUAL;
+    if (world_fault(world, FAULT_CUT_THEN_COMMIT))
+        return COMMIT_CUT_THEN;
+    return world_fault(world, FAULT_CUT_AFTER_COMMIT) ? COMMIT_CUT_AFTER : COMMIT_AS_USUAL;
+}
+
 /* What becomes of the transaction; false: the connection is gone. */
 static bool unit_end(struct unit *unit)
 {
     struct world *world = unit->world;
     struct mem_store *store = unit->store;
-    if (unit->loads) {
-        if (world_fault(world, FAULT_CUT_BEFORE_COMMIT)) {
-            mem_store_break(store, false);
-            return false;
-        }
+    enum commit_fate fate = fate_of(unit);
+    if (fate == COMMIT_CUT_BEFORE || fate == COMMIT_CUT_THEN) {
+        mem_store_break(store, fate == COMMIT_CUT_THEN);
+        return false;
+    }
+    if (unit->loads)
         return true; /* answered from its snapshot */
-    }
-    if (world_fault(world, FAULT_CUT_BEFORE_COMMIT)) {
-        mem_store_break(store, false);
-        return false;
-    }
-    if (world_fault(world, FAULT_CUT_THEN_COMMIT)) {
-        mem_store_break(store, true);
-        return false;
-    }
-    if (world_fault(world, FAULT_ROW_FAILS)) {
+    if (world_fault(world, FAULT_ROW_FAILS))
         split(unit, true);
-    } else if (world_fault(world, FAULT_ROW_REFUSED)) {
+    else if (world_fault(world, FAULT_ROW_REFUSED))
         split(unit, false);
-    } else if (world_fault(world, FAULT_BATCH_FAILS)) {
+    else if (world_fault(world, FAULT_BATCH_FAILS))
         fail_unit(unit);
-    } else {
+    else
         commit(unit);
-        if (world_fault(world, FAULT_CUT_AFTER_COMMIT)) {
-            mem_store_break(store, false);
-            return false;
-        }
-    }
     unit->state = UNIT_COMMITTED;
-    return true;
+    if (fate == COMMIT_CUT_AFTER)
+        mem_store_break(store, false);
+    return fate != COMMIT_CUT_AFTER;
 }
 
 static void on_end(struct world *world, struct timer *timer)
@@ -266,7 +273,8 @@ void mem_store_break(struct mem_store *store, bool may_commit)
             unit->store = NULL;
             if (!unit->begin_ms)
                 unit->begin_ms = db_clock_ms(world->now_ms);
-            world_after(world, &unit->timer, world_between(world, 1, 8000), on_end);
+            world_after(world, &unit->timer,
+                        world->options.scripted ? 100 : world_between(world, 1, 8000), on_end);
         }
     }
     world_after(world, &store->connecting, world_between(world, 25, 1500), on_connecting);

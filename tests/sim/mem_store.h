@@ -4,6 +4,7 @@
 #ifndef SIM_MEM_STORE_H
 #define SIM_MEM_STORE_H
 
+#include "sim/scenario.h"
 #include "sim/timer.h"
 #include "store/store.h"
 
@@ -21,6 +22,7 @@ struct mem_store {
     struct unit *unit;      /* at work; what follows it is not sent yet */
     struct store_op *completed;
     struct timer connecting;
+    enum commit_fate fate;   /* of the next transaction, in a scenario */
     uint64_t failed_writes;  /* operations handed back as FAILED */
     int64_t connected_at_ms; /* true time of this generation */
 };

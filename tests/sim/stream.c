@@ -377,7 +377,8 @@ static bool link_tasks(struct worker_link *link, const struct engine_task *tasks
                              .handler = world_text(stream->world, task->view.rule->handler),
                              .key = world_text(stream->world, task->idempotency_key),
                              .step = (size_t)task->view.lease->step,
-                             .operation = task->view.lease->operation };
+                             .operation = task->view.lease->operation,
+                             .try_ = task->view.lease->try_ };
         world_trace(stream->world, stream->node->name, "sends task %s #%d %s %s to %s",
                     row->saga_id, (int)fence_seq(word.fence), task->view.step->name,
                     operation_name(word.operation), stream->worker_name);
@@ -398,10 +399,20 @@ static enum outcome take_note(struct stream *stream, const struct engine_lease_a
     return OUTCOME_NONE;
 }
 
+static void trace_ack(struct stream *stream, const struct engine_lease_ack *ack)
+{
+    static const char *const names[] = { "ACCEPTED", "DUPLICATE", "STALE" };
+    const struct db_saga *saga = database_saga(&stream->world->database, &ack->uid);
+    world_trace(stream->world, stream->node->name, "acknowledges %s #%d to %s: %s",
+                saga ? saga->row.saga_id : "?", (int)fence_seq(ack->fence), stream->worker_name,
+                names[ack->ack]);
+}
+
 static void link_acks(struct worker_link *link, const struct engine_lease_ack *acks, size_t count)
 {
     struct stream *stream = stream_of(link);
     for (size_t i = 0; i < count; i++) {
+        trace_ack(stream, &acks[i]);
         invariants_ack(stream->world, stream->node, &acks[i], take_note(stream, &acks[i]));
         struct word word = {
             .kind = WORD_ACK, .uid = acks[i].uid, .fence = acks[i].fence, .ack = acks[i].ack

@@ -25,6 +25,7 @@ struct word { /* from the node to the worker */
     const char *definition, *saga_id, *handler, *key;
     size_t step;
     enum operation operation;
+    int try_;
     int64_t sent_at_ms;
 };
 

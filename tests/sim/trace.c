@@ -5,6 +5,9 @@
 void trace_line(struct trace *trace, int64_t at_ms, const char *who, const char *fmt, va_list args)
 {
     char text[1024];
+    if (at_ms < trace->from_ms)
+        return;
+    at_ms -= trace->from_ms;
     (void)vsnprintf(text, sizeof text, fmt, args);
     if (trace->out) {
         fprintf(trace->out, "%5" PRId64 ".%03" PRId64 " %-10s %s\n", at_ms / 1000, at_ms % 1000,

@@ -12,6 +12,7 @@
 struct trace {
     FILE *out;        /* NULL: kept in `lines` */
     struct buf lines; /* owned */
+    int64_t from_ms;  /* nothing is told before; times count from then */
 };
 
 void trace_line(struct trace *trace, int64_t at_ms, const char *who, const char *fmt, va_list args)

@@ -70,7 +70,7 @@ struct job {
     struct stream *stream; /* that it came on; NULL: lost */
     int64_t confirmed_at_ms, lease_ms, attempt_until_ms, extend_at_ms, extend_sent_ms;
     bool lost; /* the node said that the lease is not its any more */
-    bool sent, answered;
+    int try_;
     bool careless;
     struct timer timer; /* the next step of the handler */
     struct timer give_up;

@@ -17,6 +17,7 @@
 #include "sim/mutation.h"
 #include "sim/node.h"
 #include "sim/participant.h"
+#include "sim/scenario.h"
 #include "sim/trace.h"
 #include "sim/worker.h"
 
@@ -58,6 +59,7 @@ struct world {
     struct worker workers[WORLD_WORKERS_MAX];
     size_t worker_count;
     struct timer chaos;
+    struct plan *plans; /* of a scenario */
 };
 
 void world_open(struct world *world, const struct world_options *options);
