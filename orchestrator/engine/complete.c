@@ -115,7 +115,7 @@ static void let_effects_out(struct engine *engine, struct slot *slot, struct fli
         const struct journal_entry *entry = saga_entry(slot->saga, seq);
         if (entry->kind == ENTRY_LEASE) {
             slot_lease_granted(engine, slot, seq);
-            workers_grant(engine, slot, seq, flight->session);
+            workers_grant(engine, slot, seq, flight);
         } else if (entry->kind == ENTRY_COMPENSATE) {
             workers_cancel_hints(engine, slot);
         } else if (entry->kind == ENTRY_LATE_REPORT) {
@@ -179,7 +179,8 @@ static struct engine_work *unsent_release(struct flight *flight)
             saga_entry(flight->slot->saga, t->append_seq + (int64_t)i);
         if (entry->kind != ENTRY_LEASE)
             continue;
-        struct engine_work *work = lease_end_new(entry, OUTCOME_RELEASED);
+        struct engine_work *work =
+            lease_end_new(entry->seq, entry->fence, entry->worker, OUTCOME_RELEASED);
         if (work)
             CONTAINER(work, struct lease_end, work)->if_ours = true;
         return work; /* a transition grants one at most */

@@ -73,7 +73,8 @@ struct lease_end { /* STREAM_LOST or RELEASED, found by the engine */
     bool if_ours; /* void unless this process granted it */
 };
 /* NULL: memory; then the lease's time ends it. */
-struct engine_work *lease_end_new(const struct journal_entry *lease, enum outcome outcome);
+struct engine_work *lease_end_new(int64_t seq, int64_t fence, const char *worker,
+                                  enum outcome outcome);
 void lease_end_free(struct lease_end *end);
 
 struct lease { /* a live lease of a resident saga */
@@ -142,8 +143,7 @@ struct loaded_saga { /* waits for its definition */
 struct link_session { /* what worker_link.session points to */
     struct worker_link *link;
     struct dispatch_session *session; /* NULL before Hello and after the engine closed it */
-    struct dispatch_subscribe *subscribed;
-    char *worker_name;
+    char *worker_name;                /* of its Hello; owned */
     uint64_t number;
     size_t open_events;               /* not done yet; GONE waits for them */
     struct engine_worker_event *gone; /* NULL until the stream has ended */
@@ -154,7 +154,8 @@ struct link_session { /* what worker_link.session points to */
     size_t extended_count, extended_capacity;
     struct lease_task { /* by uid: the copy may be gone when it is its turn */
         struct uuid uid;
-        int64_t seq;
+        int64_t seq, fence;
+        struct dispatch_subscription *reserved;
     } * tasks;
     size_t task_count, task_capacity;
     size_t granted_bytes; /* in the batch that is being filled */
@@ -298,10 +299,10 @@ void loaded_install(struct engine *engine, struct store_saga *saga);
 void workers_event(struct engine *engine, struct engine_worker_event *event);
 void worker_work_answered(struct engine *engine, struct engine_work *work, enum engine_ack ack,
                           int64_t lease_ms);
-/* Hands a durable grant to the session that it was made for; NULL: that stream has ended, so the
- * task certainly never left and is given back. */
+/* Hands a durable grant to the session that it was made for (flight->session); NULL: that stream
+ * has ended, so the task certainly never left and is given back. */
 void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
-                   struct dispatch_session *session);
+                   const struct flight *flight);
 /* A task of so many bytes is granted to it in this batch. Over the bound it gets no more until the
  * next one: what one stream may have waiting stays bounded. */
 void workers_granting(struct engine *engine, struct dispatch_session *dispatch_session,

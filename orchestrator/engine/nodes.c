@@ -16,7 +16,8 @@ enum {
     /* No worker of the handler here: so long a saga waits before another node may have it. */
     LET_GO_MS = 2000,
     LET_GO_ALONE_MS = 60000, /* there is no other node: only for its place in memory */
-    FAR_MS = 5000,           /* what is due sooner is not worth two writes */
+    LOOK_AGAIN_MS = 3600 * 1000,
+    FAR_MS = 5000, /* what is due sooner is not worth two writes */
 };
 
 /* --- joining and heartbeats --- */
@@ -68,6 +69,23 @@ static void expel(struct engine *engine)
         engine->options.expelled(engine->options.expelled_ctx);
 }
 
+static bool nobody_serves(const struct slot *slot)
+{
+    return dispatch_ready_waits(&slot->ready) &&
+           !dispatch_handler_is_served(dispatch_ready_handler(&slot->ready));
+}
+
+/* What waits for a handler that nobody serves here need not wait as long any more. */
+static void settle_waiting(struct engine *engine)
+{
+    struct slot *slot, *next;
+    HASH_ITER(hh, engine->slots, slot, next)
+    {
+        if (slot->state == SLOT_IDLE && nobody_serves(slot))
+            slot_settle(engine, slot);
+    }
+}
+
 void nodes_beat_done(struct engine *engine, const struct store_op *op)
 {
     engine->beat_in_flight = false;
@@ -84,7 +102,11 @@ void nodes_beat_done(struct engine *engine, const struct store_op *op)
         return;
     }
     engine->joined = true;
+    bool company = engine->nodes_alive <= 1 && op->nodes_alive > 1;
     engine->nodes_alive = op->nodes_alive;
+    atomic_store(&engine->counters.nodes_alive, op->nodes_alive);
+    if (company)
+        settle_waiting(engine);
     if (!engine->member) {
         engine->member = true;
         own_all(engine);
@@ -119,10 +141,13 @@ static void uids_load(struct engine *engine, const struct store_op *op, bool ado
         if (!slot)
             continue; /* memory: it stays ours; a call or the next start finds it */
         slot->adopted = slot->adopted || adopted;
-        /* A copy from before it was another's, or one that says that it is. In flight: once it
-         * comes to rest. */
-        if (slot->state == SLOT_IDLE && (adopted || !slot->mine))
+        if (adopted) /* whatever copy is at work: the workers have the grace to come here */
+            slot->grace_until = engine->now_mono + engine->options.grace_ms;
+        /* A copy from before it was another's, or one that says that it is. */
+        if (slot->state == SLOT_IDLE && (adopted || !slot->mine)) {
+            workers_flush(engine); /* its tasks */
             slot_drop_copy(engine, slot);
+        }
         if (slot->state == SLOT_UNLOADED)
             slot_make_runnable(engine, slot);
     }
@@ -251,12 +276,6 @@ static const struct dispatch_handler *waits_for(struct engine *engine, const str
         definition_rule(saga_definition(slot->saga), what.step, what.operation)->handler);
 }
 
-static bool nobody_serves(const struct slot *slot)
-{
-    return dispatch_ready_waits(&slot->ready) &&
-           !dispatch_handler_is_served(dispatch_ready_handler(&slot->ready));
-}
-
 int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot)
 {
     if (!rests(slot))
@@ -285,6 +304,14 @@ void nodes_let_go(struct engine *engine, struct slot *slot, struct flight *fligh
         flight->op.waiting_handler = dispatch_handler_name(handler);
     else if (grantable < wake_at)
         wake_at = grantable;
+    const struct saga_row *row = saga_row(slot->saga);
+    flight->op.state = row->state;
+    flight->op.phase = row->phase;
+    /* A decision of a former owner may still come and leave the hints behind: somebody looks. */
+    int64_t look_at =
+        engine_db_now(engine) + LOOK_AGAIN_MS + (int64_t)rng_below(&engine->rng, LOOK_AGAIN_MS);
+    if (row->state != SAGA_PARKED && look_at < wake_at)
+        wake_at = look_at;
     flight->op.wake_at_ms = wake_at;
     COUNT(engine, sagas_let_go, 1);
 }

@@ -191,7 +191,8 @@ void slot_install(struct engine *engine, struct slot *slot, struct saga *saga)
     slot->saga = saga;
     slot->state = SLOT_IDLE;
     slot->not_before = 0;
-    slot->grace_until = slot->adopted ? engine->now_mono + engine->options.grace_ms : 0;
+    if (slot->adopted)
+        slot->grace_until = engine->now_mono + engine->options.grace_ms;
     slot->adopted = false;
     slot->known = engine->batch_number;
     for (int64_t seq = 1; seq <= saga_last_seq(saga); seq++) {
@@ -260,11 +261,6 @@ static void timer_update(struct engine *engine, struct slot *slot)
 void slot_settle(struct engine *engine, struct slot *slot)
 {
     waiters_check(engine, slot);
-    if (slot->adopted) { /* meanwhile it was another's: this copy may be from before */
-        slot_drop_copy(engine, slot);
-        slot_make_runnable(engine, slot);
-        return;
-    }
     if (slot->first) {
         slot_make_runnable(engine, slot);
         return;

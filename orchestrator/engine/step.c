@@ -216,6 +216,7 @@ static bool copy_may_answer(struct engine *engine, struct slot *slot, struct fli
         return true;
     flight_free(engine, flight);
     slot_queue_front(slot, work);
+    workers_flush(engine); /* its tasks need the copy */
     slot_drop_copy(engine, slot);
     return false;
 }
@@ -287,21 +288,20 @@ static enum stepped step_extend(struct engine *engine, struct slot *slot, struct
 }
 
 /* Is that lease not there, or does the reason for its end no longer hold? */
-static bool lease_end_is_void(const struct engine *engine, const struct slot *slot,
-                              const struct lease_end *end)
+static bool lease_end_is_void(const struct slot *slot, const struct lease_end *end)
 {
     const struct journal_entry *entry = saga_entry(slot->saga, end->seq);
     if (!entry || entry->kind != ENTRY_LEASE || entry->fence != end->fence ||
         strcmp(entry->worker, end->worker) != 0)
         return true; /* another's, decided while our commit was in doubt */
-    if (end->if_ours && (!entry->actor || strcmp(entry->actor, engine->granter) != 0))
+    const struct lease *lease = slot->leases;
+    while (lease && lease->seq != end->seq)
+        lease = lease->next;
+    if (end->if_ours && (!lease || !lease->ours))
         return true; /* another node's, for the same worker at the same position */
     if (end->outcome != OUTCOME_STREAM_LOST)
         return false;
-    for (const struct lease *lease = slot->leases; lease; lease = lease->next)
-        if (lease->seq == end->seq)
-            return lease->dispatch.worker->session != NULL; /* it came back in time */
-    return true;
+    return !lease || lease->dispatch.worker->session != NULL; /* it came back in time */
 }
 
 static int core_apply(struct engine *engine, struct slot *slot, struct engine_work *work,
@@ -325,7 +325,7 @@ static int core_apply(struct engine *engine, struct slot *slot, struct engine_wo
     case WORK_LEASE_END: {
         const struct lease_end *end = CONTAINER(work, struct lease_end, work);
         *ret_verdict = VERDICT_NOTHING;
-        if (lease_end_is_void(engine, slot, end))
+        if (lease_end_is_void(slot, end))
             return 0;
         return saga_on_lease_end(slot->saga, end->seq, end->outcome, now, &engine->rng, ret,
                                  ret_verdict, err);
@@ -440,6 +440,7 @@ static bool slot_step(struct engine *engine, struct slot *slot)
 {
     while (slot->state == SLOT_IDLE && (slot->first || slot->time_due)) {
         if (copy_is_unfit(slot)) {
+            workers_flush(engine);
             slot_drop_copy(engine, slot);
             break;
         }

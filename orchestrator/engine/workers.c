@@ -56,28 +56,30 @@ void workers_granting(struct engine *engine, struct dispatch_session *dispatch_s
 }
 
 void workers_grant(struct engine *engine, struct slot *slot, int64_t seq,
-                   struct dispatch_session *dispatch_session)
+                   const struct flight *flight)
 {
-    struct link_session *session = dispatch_session ? dispatch_session->owner : NULL;
+    struct link_session *session = flight->session ? flight->session->owner : NULL;
     if (!session || session->gone ||
         mem_grow((void **)&session->tasks, &session->task_capacity, session->task_count,
                  sizeof *session->tasks)) {
         lease_end_queue(engine, slot, seq, OUTCOME_RELEASED);
         return;
     }
-    session->tasks[session->task_count++] = (struct lease_task){ slot->uid, seq };
+    session->tasks[session->task_count++] =
+        (struct lease_task){ slot->uid, seq, saga_entry(slot->saga, seq)->fence, flight->reserved };
     flush_later(engine, session);
 }
 
-struct engine_work *lease_end_new(const struct journal_entry *lease, enum outcome outcome)
+struct engine_work *lease_end_new(int64_t seq, int64_t fence, const char *worker,
+                                  enum outcome outcome)
 {
     struct lease_end *end = mem_calloc(1, sizeof *end);
-    if (!end || !(end->worker = mem_strdup(lease->worker))) {
+    if (!end || !(end->worker = mem_strdup(worker))) {
         mem_free(end);
         return NULL;
     }
-    end->seq = lease->seq;
-    end->fence = lease->fence;
+    end->seq = seq;
+    end->fence = fence;
     end->outcome = outcome;
     end->work.kind = WORK_LEASE_END;
     return &end->work;
@@ -86,7 +88,8 @@ struct engine_work *lease_end_new(const struct journal_entry *lease, enum outcom
 void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome)
 {
     const struct journal_entry *entry = slot->saga ? saga_entry(slot->saga, seq) : NULL;
-    struct engine_work *work = entry ? lease_end_new(entry, outcome) : NULL;
+    struct engine_work *work =
+        entry ? lease_end_new(seq, entry->fence, entry->worker, outcome) : NULL;
     if (work)
         slot_queue(engine, slot, work);
 }
@@ -99,12 +102,23 @@ void lease_end_free(struct lease_end *end)
 
 enum { TASKS_PER_MESSAGE = 64 };
 
-/* The task never left: its lease is given back, if it is still there. */
-static void task_unsent(struct engine *engine, const struct lease_task *lease)
+/* The task never left: its lease is given back, if it is still there and ours, whatever became of
+ * the copy; and so is the credit. */
+static void task_unsent(struct engine *engine, const struct link_session *session,
+                        const struct lease_task *lease)
 {
-    struct slot *slot = slot_find(engine, &lease->uid);
-    if (slot)
-        lease_end_queue(engine, slot, lease->seq, OUTCOME_RELEASED);
+    if (lease->reserved)
+        dispatch_unreserve(lease->reserved);
+    struct slot *slot = slot_get(engine, &lease->uid);
+    struct engine_work *work =
+        lease_end_new(lease->seq, lease->fence, session->worker_name, OUTCOME_RELEASED);
+    if (!slot || !work) {
+        if (work) /* memory: the lease's time ends it */
+            lease_end_free(CONTAINER(work, struct lease_end, work));
+        return;
+    }
+    CONTAINER(work, struct lease_end, work)->if_ours = true;
+    slot_queue(engine, slot, work);
 }
 
 /* False: there is nothing to send for it. */
@@ -137,7 +151,7 @@ static void tasks_send(struct engine *engine, struct link_session *session,
         if (task_fill(engine, &leases[i], &tasks[usable], keys[usable]))
             usable++;
         else
-            task_unsent(engine, &leases[i]);
+            task_unsent(engine, session, &leases[i]);
     }
     if (!usable)
         return;
@@ -147,7 +161,7 @@ static void tasks_send(struct engine *engine, struct link_session *session,
         return;
     }
     for (size_t i = 0; i < count; i++)
-        task_unsent(engine, &leases[i]);
+        task_unsent(engine, session, &leases[i]);
 }
 
 /* Tasks first: somebody waits for them. */
@@ -234,7 +248,7 @@ static void session_end(struct engine *engine, struct link_session *session)
         }
     }
     for (size_t i = 0; i < session->task_count; i++)
-        task_unsent(engine, &session->tasks[i]);
+        task_unsent(engine, session, &session->tasks[i]);
     session->task_count = 0;
     session->session = NULL;
     COUNT(engine, workers_connected, -1);
@@ -252,6 +266,7 @@ static void session_free(struct engine *engine, struct link_session *session)
     mem_free(session->extended);
     mem_free(session->tasks);
     mem_free(session->held);
+    mem_free(session->worker_name);
     mem_free(session);
 }
 
@@ -341,7 +356,9 @@ static void hello(struct engine *engine, struct link_session *session,
     for (size_t i = 0; i < event->credit_count; i++)
         wanted[i] = (struct dispatch_subscribe){ event->credits[i].handler,
                                                  (uint32_t)event->credits[i].total };
-    int rc = held_keep(session, event) ? 0 : err_set(&err, ERR_NOMEM, "out of memory");
+    session->worker_name = mem_strdup(name);
+    bool kept = held_keep(session, event) && session->worker_name;
+    int rc = kept ? 0 : err_set(&err, ERR_NOMEM, "out of memory");
     if (!rc)
         rc = dispatch_session_open(engine->dispatch, name, wanted, event->credit_count, session,
                                    &session->session, &previous, &err);

@@ -208,8 +208,9 @@ const struct stmt stmts[STMT_COUNT] = {
 
     /* A decision: locks the saga row in the state that it was decided for and the entry that it
      * finishes, inserts its first entry against the key, and only then, FROM that, the further
-     * entries, the outcome and the row. All of it or nothing. */
-    [STMT_PHASE] = { "phase", 41, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT },
+     * entries, the outcome and the row. All of it or nothing. Who changes the state owns the saga:
+     * it may have been let go or adopted meanwhile, and must not be without an owner now. */
+    [STMT_PHASE] = { "phase", 42, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT, OID_TEXT },
         "WITH u AS MATERIALIZED (SELECT " FINISH_ROWS ", " ROW_ROWS "),"
         " e AS MATERIALIZED (SELECT " ENTRY_ROWS "),"
         " s AS MATERIALIZED (SELECT u.* FROM u JOIN saga s ON s.shard = u.shard"
@@ -226,7 +227,8 @@ const struct stmt stmts[STMT_COUNT] = {
         " FROM h JOIN e ON e.uid = h.saga_uid WHERE NOT e.head),"
         " d AS MATERIALIZED (SELECT u.* FROM h JOIN u ON u.uid = h.saga_uid),"
         " f AS (UPDATE journal e" FINISH_SET " FROM d u" FINISH_WHERE "),"
-        " g AS (UPDATE saga s" ROW_SET("d") " FROM d" ROW_WHERE("d") ROW_RETURNING ", d.ends),"
+        " g AS (UPDATE saga s" ROW_SET("d") ", owner = $42, wake_at = NULL, waiting_handler = NULL"
+        " FROM d" ROW_WHERE("d") ROW_RETURNING ", d.ends),"
         " k AS (" KEY_END ")"
         " SELECT h.saga_uid, h.seq, now() FROM h" },
 
@@ -258,13 +260,15 @@ const struct stmt stmts[STMT_COUNT] = {
         " AND s.saga_uid = u.uid AND s.owner IS DISTINCT FROM $3 AND " NOT_TERMINAL
         " RETURNING s.saga_uid, 0::bigint, now()" },
 
-    [STMT_LET_GO] = { "let_go", 5,
-        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_TEXT },
+    [STMT_LET_GO] = { "let_go", 7,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,
+          OID_TEXT_ARRAY, OID_TEXT },
         "UPDATE saga s SET owner = NULL, waiting_handler = u.waiting_handler,"
         " wake_at = timestamptz 'epoch' + u.wake_at_ms * interval '1 millisecond'"
         " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " U(3, wake_at_ms) ", "
-        U(4, waiting_handler) ") AS u WHERE s.shard = u.shard AND s.saga_uid = u.uid"
-        " AND s.owner = $5 AND " NOT_TERMINAL " RETURNING s.saga_uid, 0::bigint, now()" },
+        U(4, waiting_handler) ", " U(5, state) ", " U(6, phase) ") AS u WHERE s.shard = u.shard AND s.saga_uid = u.uid"
+        " AND s.owner = $7 AND s.state = u.state AND s.phase = u.phase AND " NOT_TERMINAL
+        " RETURNING s.saga_uid, 0::bigint, now()" },
 
     /* Waits for nobody: what is locked is somebody's. The row of a dead node stays locked until the
      * end, so that its next heartbeat comes after this and is told that it was dead. */

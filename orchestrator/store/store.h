@@ -99,7 +99,9 @@ struct store_op {
     size_t handler_count;
     int64_t dead_ms; /* HEARTBEAT, too */
 
-    /* LET_GO, while the owner is this node (else LOST): hints by which ADOPT finds it again */
+    /* LET_GO, while the owner is this node and the saga in this state (else LOST): hints by which
+     * ADOPT finds it again */
+    enum saga_state state, phase;
     int64_t wake_at_ms;          /* database time; INT64_MAX: none */
     const char *waiting_handler; /* borrowed; NULL: none */
 

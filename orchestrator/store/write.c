@@ -273,6 +273,8 @@ static void put_let_go(struct params *params, const struct store_op *op)
     else
         params_null(params);
     params_text(params, op->waiting_handler);
+    params_text(params, saga_state_name(op->state));
+    params_text(params, saga_state_name(op->phase));
 }
 
 static void put_adopt(struct params *params, const struct store_op *op, const char *node)
@@ -358,7 +360,7 @@ void write_fill(struct params *params, const struct write *writes, size_t count,
     /* What is the same for all, behind the arrays. */
     if (stmt == STMT_START || stmt == STMT_GRANT || stmt == STMT_FINISH_GRANT || stmt == STMT_PHASE)
         params_text(params, self->granter);
-    if (stmt == STMT_START || stmt == STMT_TAKE || stmt == STMT_LET_GO)
+    if (stmt == STMT_START || stmt == STMT_PHASE || stmt == STMT_TAKE || stmt == STMT_LET_GO)
         params_text(params, self->node);
 }
 

@@ -213,6 +213,7 @@ static void test_a_lease_names_the_process_that_granted_it(void **state)
     copy_write(&copy, one, STORE_OK);
     copy_report(&copy, OUTCOME_REJECTED, NULL);
     copy_grant(&copy, "w/1");
+    assert_true(saga_is(&uid, owned_by_1)); /* to grant is not to own */
     copy_write(&copy, two, STORE_OK);
     assert_int_equal(saga_entry(copy.saga, 4)->kind, ENTRY_COMPENSATE);
     assert_int_equal(saga_entry(copy.saga, 5)->kind, ENTRY_LEASE);
@@ -220,7 +221,7 @@ static void test_a_lease_names_the_process_that_granted_it(void **state)
     assert_granter(one, &uid, 2, by_2);
     assert_granter(one, &uid, 3, by_1);
     assert_granter(one, &uid, 5, by_2);
-    assert_true(saga_is(&uid, owned_by_1)); /* to grant is not to own */
+    assert_true(saga_is(&uid, owned_by_2)); /* to turn it back is to own it */
     copy_done(&copy);
     copy_new(&copy, "decision", NULL);
     copy_write(&copy, one, STORE_OK);
