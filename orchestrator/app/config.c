@@ -70,6 +70,11 @@ const struct config_option config_options[CONFIG_COUNT] = {
         1048576, false, BOTH,
         "Open files to ask the system for; each connection needs one. A lower hard limit is"
         " taken, with a warning." },
+    [CONFIG_PROBE_INTERVAL] = { "probe-interval", "SAGAD_PROBE_INTERVAL", CONFIG_TYPE_DURATION,
+        "5s", 0, 10 * MINUTE, false, BOTH,
+        "How often sagad asks itself over a new connection whether others still can connect. When"
+        " they cannot three times in a row (open files ran out, and gRPC never accepts again), it"
+        " ends with exit code 1, for its supervisor to start it again. 0: never." },
     [CONFIG_DATA] = { "data", "SAGAD_DEV_DATA", CONFIG_TYPE_TEXT, "", 0, 4096, false, CONFIG_FOR_DEV,
         "Folder of the private PostgreSQL; made at the first use. Empty: sagad-dev in"
         " $XDG_DATA_HOME or ~/.local/share; for root /var/lib/sagad-dev." },

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "core/limits.h"
 #include "engine/engine.h"
+#include "rpc/probe.h"
 #include "rpc/server.h"
 #include "store/pg.h"
 #include "wire/definition_codec.h"
@@ -44,6 +45,7 @@ struct serve {
     bool thread_runs;
     struct engine_event stop; /* ENGINE_STOP; lives until the engine has run out */
     struct rpc_server *rpc;
+    struct probe *probe;
     const char **addresses; /* one block */
     size_t address_count;
     char (*bound)[ADDRESS_SIZE]; /* with their real ports */
@@ -234,6 +236,19 @@ static int start_engine(struct serve *serve, const struct serve_options *options
     return start_thread(serve, err);
 }
 
+static void on_deaf(void *ctx, const char *why)
+{
+    serve_end(ctx, why);
+}
+
+static int start_probe(struct serve *serve, int64_t interval_ms, struct err *err)
+{
+    const struct probe_options options = {
+        .server = serve->rpc, .interval_ms = interval_ms, .deaf = on_deaf, .ctx = serve
+    };
+    return interval_ms ? probe_start(&options, &serve->probe, err) : 0;
+}
+
 static int start_rpc(struct serve *serve, const struct serve_options *options, struct err *err)
 {
     const struct rpc_options rpc_options = {
@@ -249,7 +264,7 @@ static int start_rpc(struct serve *serve, const struct serve_options *options, s
         return err->code;
     for (size_t i = 0; i < serve->address_count; i++)
         address_with_port(serve->addresses[i], rpc_server_port(serve->rpc, i), serve->bound[i]);
-    return 0;
+    return start_probe(serve, config_number(options->config, CONFIG_PROBE_INTERVAL), err);
 }
 
 /* False: a signal came first. */
@@ -333,6 +348,7 @@ struct serve *serve_stop(struct serve *serve)
     if (!serve)
         return NULL;
     signals_end_at_once();
+    serve->probe = probe_stop(serve->probe);
     if (serve->rpc) {
         log_line(LOG_INFO, "stopping", "grace_ms", log_fmt("%" PRId64, serve->grace_ms), NULL);
         rpc_server_drain(serve->rpc, serve->grace_ms);

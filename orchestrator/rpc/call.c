@@ -7,7 +7,6 @@
 
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
-#include <grpc/support/log.h>
 
 static void on_new(struct rpc_tag *tag, bool ok);
 static void on_close(struct rpc_tag *tag, bool ok);

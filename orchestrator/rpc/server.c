@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "rpc/grpc_log.h"
 #include "rpc/internal.h"
 #include "rpc/queries.h"
 
@@ -103,6 +104,7 @@ int rpc_server_start(const struct rpc_options *options, struct rpc_server **ret,
     struct rpc_server *server = server_new(options);
     if (!server)
         return err_set(err, ERR_NOMEM, "rpc");
+    grpc_log_take();
     grpc_init();
     grpc_channel_args *args = server_args_new();
     int rc = args ? queries_start(options->conninfo, &server->queries, err)
