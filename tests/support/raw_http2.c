@@ -60,7 +60,7 @@ static void head_write(uint8_t ret[HEAD], int kind, int flags, uint32_t stream, 
 static void answer(struct raw_http2 *http2, int kind, const uint8_t *data, size_t size)
 {
     uint8_t head[HEAD];
-    if (http2->options.answers_no_pings)
+    if (http2->options.answers_no_pings || http2->options.no_preface)
         return;
     head_write(head, kind, FLAG_ACK, 0, size);
     buf_append(&http2->answers, head, sizeof head);

@@ -28,7 +28,7 @@ enum raw_frame {
 enum { FLAG_END_STREAM = 1, FLAG_ACK = 1, FLAG_END_HEADERS = 4, FRAME_BYTES_MAX = 16384 };
 
 struct raw_http2_options {
-    bool no_preface;       /* only the connection: what is sent is up to the caller */
+    bool no_preface;       /* nothing is sent but what the caller sends */
     bool reads_nothing;    /* every stream's window for what the server sends is 0 */
     bool answers_no_pings; /* nor SETTINGS */
 };

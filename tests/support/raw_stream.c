@@ -7,6 +7,7 @@
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/time.h>
+#include <limits.h>
 #include <string.h>
 
 enum { MESSAGE_BYTES_MAX = 64 * 1024 * 1024, UNSTARTED = -1 };
@@ -31,6 +32,13 @@ static gpr_timespec in_ms(int64_t ms)
     return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(ms, GPR_TIMESPAN));
 }
 
+static int keepalive_ms; /* of the thread that opens streams */
+
+void raw_stream_keepalive(int ms)
+{
+    keepalive_ms = ms;
+}
+
 static grpc_channel *channel_open(const char *address)
 {
     const struct {
@@ -42,6 +50,9 @@ static grpc_channel *channel_open(const char *address)
         { "grpc.use_local_subchannel_pool", 1 },
         { "grpc.max_send_message_length", -1 },
         { "grpc.max_receive_message_length", MESSAGE_BYTES_MAX },
+        { "grpc.keepalive_time_ms", keepalive_ms ? keepalive_ms : INT_MAX },
+        { "grpc.keepalive_permit_without_calls", keepalive_ms ? 1 : 0 },
+        { "grpc.http2.max_pings_without_data", keepalive_ms ? 0 : 2 },
     };
     grpc_arg args[ARRAY_LEN(wanted)];
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++)

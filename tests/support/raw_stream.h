@@ -14,6 +14,9 @@
 
 struct raw_stream;
 
+/* Streams that are opened from now on ping their server so often by themselves, also without a call
+ * (while somebody waits on them); 0: never, as at the beginning. */
+void raw_stream_keepalive(int ms);
 /* Starts the call; the connection is made meanwhile. The caller owns *ret. */
 MUST_USE int raw_stream_open(const char *address, const char *method, int64_t timeout_ms,
                              struct raw_stream **ret, struct err *err);
