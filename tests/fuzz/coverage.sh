@@ -25,6 +25,7 @@ orchestrator/app/config.c
 orchestrator/app/config_file.c
 orchestrator/app/address.c
 orchestrator/base/utf8.c
+workers/c/pool.c
 workers/c/session.c
 workers/c/session_send.c
 workers/c/task.c

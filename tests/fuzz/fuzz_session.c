@@ -16,6 +16,7 @@ static uint8_t uids[4][TASK_UID_SIZE] = { { 0 }, { 1 }, { 2 }, { 3 } };
 
 struct world {
     struct script script;
+    struct pool pool;
     struct session session;
     int64_t now_ms, since_ms;
     struct saga_task *taken[TAKEN_MAX];
@@ -264,7 +265,7 @@ static void take(struct world *world)
 {
     if (world->taken_count == TAKEN_MAX)
         return;
-    struct saga_task *task = session_take(&world->session, world->now_ms);
+    struct saga_task *task = pool_take(&world->pool, world->now_ms);
     if (!task)
         return;
     world->taken[world->taken_count++] = task;
@@ -308,7 +309,7 @@ static void finish(struct world *world)
     struct saga_task *task = world->taken[place];
     look_at(task);
     set_outcome(&world->script, task);
-    session_finish(&world->session, task, world->now_ms);
+    pool_finish(&world->pool, task, world->now_ms);
     world->taken[place] = world->taken[--world->taken_count];
 }
 
@@ -320,7 +321,7 @@ static void pass_time(struct world *world)
 
 static void drain(struct world *world)
 {
-    session_drain(&world->session, world->now_ms);
+    pool_drain(&world->pool, world->now_ms);
 }
 
 static void end_memory(struct world *world)
@@ -340,12 +341,12 @@ static void check_session(struct world *world)
 {
     const struct session *session = &world->session;
     size_t held = 0;
-    for (size_t i = 0; i < session->handler_count; i++)
-        held += session->handlers[i].in_use;
+    for (size_t i = 0; i < world->pool.handler_count; i++)
+        held += world->pool.handlers[i].in_use;
     FUZZ_CHECK(held == session->counts[TASK_QUEUED] + session->counts[TASK_RUNNING] +
-                           session->counts[TASK_FINISHED] + session->counts[TASK_RELEASED]);
+                           session->counts[TASK_FINISHED]);
     FUZZ_CHECK(session->counts[TASK_RUNNING] == world->taken_count);
-    if (session_is_drained(session, world->now_ms))
+    if (pool_is_drained(&world->pool, world->now_ms))
         FUZZ_CHECK(!world->taken_count);
     (void)session_wake_ms(session); /* any time */
     if (world->is_open && session_is_over(session, world->now_ms))
@@ -371,14 +372,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     world = (struct world){ .script = { data, size }, .now_ms = 1000000 };
     struct clock clock = { fixed_ms, fixed_ms, &world };
     struct err err;
-    FUZZ_OK(session_init(&world.session, "worker-1", 5000, &clock, 42, &err), &err);
-    FUZZ_OK(session_handle(&world.session, debit, 3, never_run, NULL, &err), &err);
-    FUZZ_OK(session_handle(&world.session, ledger, 1, never_run, NULL, &err), &err);
+    FUZZ_OK(pool_init(&world.pool, "worker-1", 5000, &clock, 42, &err), &err);
+    FUZZ_OK(pool_handle(&world.pool, debit, 3, never_run, NULL, &err), &err);
+    FUZZ_OK(pool_handle(&world.pool, ledger, 1, never_run, NULL, &err), &err);
+    session_init(&world.session, &world.pool);
     for (int i = 0; i < STEPS_MAX && world.script.left; i++)
         step(&world);
     fail_memory(0);
     while (world.taken_count)
         finish(&world);
     session_done(&world.session);
+    pool_done(&world.pool);
     return 0;
 }

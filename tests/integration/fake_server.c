@@ -9,6 +9,7 @@
 #include <grpc/grpc_security.h>
 #include <grpc/support/time.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -295,6 +296,70 @@ void fake_server_send(struct fake_server *server, const Saga__V1__ServerMessage 
     if (saga__v1__server_message__get_packed_size(message) > sizeof data)
         abort();
     queue_bytes(server, data, saga__v1__server_message__pack(message, data));
+}
+
+static uint8_t uid[16] = { 9, 8, 7 };
+
+void fake_server_task(struct fake_server *server, const char *handler, int64_t fence,
+                      int64_t lease_ms)
+{
+    Google__Protobuf__Duration lease = GOOGLE__PROTOBUF__DURATION__INIT;
+    Google__Protobuf__Duration attempt = GOOGLE__PROTOBUF__DURATION__INIT;
+    Google__Protobuf__Timestamp start = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    Saga__V1__Task task = SAGA__V1__TASK__INIT, *pointer = &task;
+    Saga__V1__Tasks tasks = SAGA__V1__TASKS__INIT;
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    char name[32], saga[] = "order-17";
+    (void)snprintf(name, sizeof name, "%s", handler);
+    lease.seconds = lease_ms / 1000;
+    lease.nanos = (int32_t)(lease_ms % 1000 * 1000000);
+    attempt.seconds = 300;
+    task.saga_uid = (ProtobufCBinaryData){ .len = sizeof uid, .data = uid };
+    task.saga_id = saga;
+    task.handler = name;
+    task.fence = fence;
+    task.operation = SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION;
+    task.lease = &lease;
+    task.attempt_remaining = &attempt;
+    task.saga_start_time = &start;
+    tasks.n_tasks = 1;
+    tasks.tasks = &pointer;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_TASKS;
+    message.tasks = &tasks;
+    fake_server_send(server, &message);
+}
+
+void fake_server_ack(struct fake_server *server, int64_t fence)
+{
+    Saga__V1__Ack ack = SAGA__V1__ACK__INIT, *pointer = &ack;
+    Saga__V1__Acks acks = SAGA__V1__ACKS__INIT;
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    ack.saga_uid = (ProtobufCBinaryData){ .len = sizeof uid, .data = uid };
+    ack.fence = fence;
+    ack.result = SAGA__V1__ACK__RESULT__RESULT_ACCEPTED;
+    acks.n_acks = 1;
+    acks.acks = &pointer;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_ACKS;
+    message.acks = &acks;
+    fake_server_send(server, &message);
+}
+
+void fake_server_extended(struct fake_server *server, int64_t fence, int64_t lease_ms)
+{
+    Saga__V1__Extended__Lease one = SAGA__V1__EXTENDED__LEASE__INIT, *pointer = &one;
+    Google__Protobuf__Duration lease = GOOGLE__PROTOBUF__DURATION__INIT;
+    Saga__V1__Extended extended = SAGA__V1__EXTENDED__INIT;
+    Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
+    lease.seconds = lease_ms / 1000;
+    lease.nanos = (int32_t)(lease_ms % 1000 * 1000000);
+    one.saga_uid = (ProtobufCBinaryData){ .len = sizeof uid, .data = uid };
+    one.fence = fence;
+    one.lease = &lease;
+    extended.n_leases = 1;
+    extended.leases = &pointer;
+    message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_EXTENDED;
+    message.extended = &extended;
+    fake_server_send(server, &message);
 }
 
 void fake_server_send_garbage(struct fake_server *server)

@@ -19,6 +19,12 @@ MUST_USE int fake_server_start(const char *address, struct fake_server **ret_ser
 struct fake_server *fake_server_stop(struct fake_server *server); /* NULL is fine */
 /* Sent on the current stream as soon as there is one. */
 void fake_server_send(struct fake_server *server, const Saga__V1__ServerMessage *message);
+/* The same for a task of one saga ("order-17", 5 minutes for the handler), an ack (ACCEPTED) and an
+ * extension (0: the lease is lost). */
+void fake_server_task(struct fake_server *server, const char *handler, int64_t fence,
+                      int64_t lease_ms);
+void fake_server_ack(struct fake_server *server, int64_t fence);
+void fake_server_extended(struct fake_server *server, int64_t fence, int64_t lease_ms);
 void fake_server_send_garbage(struct fake_server *server);
 /* The current stream dies. */
 void fake_server_drop(struct fake_server *server);

@@ -26,7 +26,7 @@ int nodes_down(struct nodes *nodes);
 /* Ends all workers, starts again what was killed, and asks for the invariants. */
 MUST_USE int nodes_check(struct nodes *nodes);
 
-/* A worker process that knows two nodes; it connects to the first one as long as that is there. */
+/* A worker process with a stream to each of two nodes. */
 struct test_process *nodes_worker(struct nodes *nodes, size_t first, size_t second, const char *id,
                                   const char *handlers);
 

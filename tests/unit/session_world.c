@@ -19,20 +19,36 @@ void no_handler(struct saga_task *task, void *ctx)
 
 int setup(void **state)
 {
+    static struct pool pool;
     static struct session session;
     struct err err;
     now = 1000000;
-    SETUP_OK(session_init(&session, "worker-1", 5000, &fake_clock, 42, &err), &err);
-    SETUP_OK(session_handle(&session, "debit", 3, no_handler, NULL, &err), &err);
-    SETUP_OK(session_handle(&session, "ledger", 2, no_handler, NULL, &err), &err);
+    SETUP_OK(pool_init(&pool, "worker-1", 5000, &fake_clock, 42, &err), &err);
+    SETUP_OK(pool_handle(&pool, "debit", 3, no_handler, NULL, &err), &err);
+    SETUP_OK(pool_handle(&pool, "ledger", 2, no_handler, NULL, &err), &err);
+    session_init(&session, &pool);
     *state = &session;
     return 0;
 }
 
 int teardown(void **state)
 {
-    session_done(*state);
+    struct session *first = *state;
+    struct pool *pool = first->pool;
+    for (unsigned i = 0; i < pool->session_count; i++)
+        session_done(pool->sessions[i]);
+    pool_done(pool);
     return 0;
+}
+
+void open_world(struct session *first, struct session *ret[STREAMS], unsigned count)
+{
+    static struct session more[STREAMS - 1];
+    ret[0] = first;
+    for (unsigned i = 1; i < count; i++) {
+        session_init(&more[i - 1], first->pool);
+        ret[i] = &more[i - 1];
+    }
 }
 
 /* What is sent next; NULL: nothing. Freed by the caller. */
@@ -100,7 +116,7 @@ void connect_holding(struct session *session, size_t held)
     Saga__V1__WorkerMessage *hello = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_HELLO);
     assert_string_equal(hello->hello->worker_id, "worker-1");
     assert_int_equal(strlen(hello->hello->instance), 32);
-    assert_int_equal(hello->hello->n_handlers, session->handler_count);
+    assert_int_equal(hello->hello->n_handlers, session->pool->handler_count);
     assert_int_equal(hello->hello->n_held, held);
     drop(hello);
     welcome(session);
@@ -159,10 +175,16 @@ void deliver(struct session *session, char *handler, int64_t fence)
 
 struct saga_task *take(struct session *session, int64_t fence)
 {
-    struct saga_task *task = session_take(session, now);
+    struct saga_task *task = pool_take(session->pool, now);
     assert_non_null(task);
     assert_int_equal(saga_task_fence(task), fence);
     return task;
+}
+
+void finish(struct session *session, struct saga_task *task)
+{
+    assert_int_equal(saga_task_done(task, NULL, 0), 0);
+    pool_finish(session->pool, task, now);
 }
 
 void ack(struct session *session, int64_t fence, Saga__V1__Ack__Result result)

@@ -19,9 +19,15 @@ struct wire_task {
     Saga__V1__ServerMessage message;
 };
 
-/* The fixture of each test: handlers debit (3 in flight) and ledger (2). */
+enum { STREAMS = 3 };
+#define DONE     SAGA__V1__OUTCOME__OUTCOME_DONE
+#define ACCEPTED SAGA__V1__ACK__RESULT__RESULT_ACCEPTED
+
+/* The fixture of each test: handlers debit (3 in flight) and ledger (2), one address. */
 int setup(void **state);
 int teardown(void **state);
+/* The fixture's session and others, `count` together, none with a stream. */
+void open_world(struct session *first, struct session *ret[STREAMS], unsigned count);
 Saga__V1__WorkerMessage *next(struct session *session);
 void drop(Saga__V1__WorkerMessage *message);
 Saga__V1__WorkerMessage *expect(struct session *session,
@@ -37,6 +43,8 @@ void expect_credit(struct session *session, uint64_t debit, uint64_t ledger);
 void wire_task(struct wire_task *wire, char *handler, int64_t fence);
 void deliver(struct session *session, char *handler, int64_t fence);
 struct saga_task *take(struct session *session, int64_t fence);
+/* Its handler returns: DONE. */
+void finish(struct session *session, struct saga_task *task);
 void ack(struct session *session, int64_t fence, Saga__V1__Ack__Result result);
 void extended(struct session *session, int64_t fence, int64_t lease_ms);
 void expect_report(struct session *session, int64_t fence, Saga__V1__Outcome outcome);

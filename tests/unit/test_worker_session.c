@@ -19,13 +19,13 @@ static void test_credit_is_absolute_and_grows_when_a_report_was_sent(void **stat
     struct saga_task *task = take(session, 1);
     assert_int_equal(saga_task_done(task, "x", 1), 0);
     expect_nothing(session);
-    session_finish(session, task, now);
+    pool_finish(session->pool, task, now);
     expect_report(session, 1, SAGA__V1__OUTCOME__OUTCOME_DONE);
     expect_credit(session, 4, 0); /* only what grew is said */
     expect_nothing(session);
     ack(session, 1, SAGA__V1__ACK__RESULT__RESULT_ACCEPTED);
     expect_nothing(session); /* the ack frees no second slot */
-    assert_int_equal(session->stats.reports_accepted, 1);
+    assert_int_equal(session->pool->stats.reports_accepted, 1);
     /* Idle: the same totals again, so that something flows. */
     now += SESSION_IDLE_MS;
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_EXTEND));
@@ -47,7 +47,7 @@ static void test_credit_of_many_slots_travels_together(void **state)
     struct session *session = *state;
     struct err err;
     char bulk[] = "bulk";
-    ASSERT_OK(session_handle(session, bulk, 8, no_handler, NULL, &err), &err);
+    ASSERT_OK(pool_handle(session->pool, bulk, 8, no_handler, NULL, &err), &err);
     connect_holding(session, 0);
     Saga__V1__WorkerMessage *message = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_CREDIT);
     assert_int_equal(credit_of(message, bulk), 8);
@@ -56,7 +56,7 @@ static void test_credit_of_many_slots_travels_together(void **state)
         deliver(session, bulk, fence);
         struct saga_task *task = take(session, fence);
         assert_int_equal(saga_task_done(task, "x", 1), 0);
-        session_finish(session, task, now);
+        pool_finish(session->pool, task, now);
         expect_report(session, fence, SAGA__V1__OUTCOME__OUTCOME_DONE);
         if (fence == 1)
             expect_nothing(session); /* one slot of eight: the server has seven left */
@@ -68,7 +68,7 @@ static void test_credit_of_many_slots_travels_together(void **state)
         deliver(session, bulk, fence); /* all ten are on their way: none is left to send */
     struct saga_task *task = take(session, 3);
     assert_int_equal(saga_task_done(task, "x", 1), 0);
-    session_finish(session, task, now);
+    pool_finish(session->pool, task, now);
     expect_report(session, 3, SAGA__V1__OUTCOME__OUTCOME_DONE);
     message = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_CREDIT);
     assert_int_equal(credit_of(message, bulk), 11);
@@ -96,8 +96,8 @@ static void test_a_task_that_comes_twice_runs_once(void **state)
     deliver(session, debit_name, 1);
     deliver(session, debit_name, 1);
     struct saga_task *task = take(session, 1);
-    assert_null(session_take(session, now));
-    session_finish(session, task, now);
+    assert_null(pool_take(session->pool, now));
+    pool_finish(session->pool, task, now);
 }
 
 static void test_a_lost_stream_drops_what_was_not_started_and_keeps_the_rest(void **state)
@@ -109,27 +109,27 @@ static void test_a_lost_stream_drops_what_was_not_started_and_keeps_the_rest(voi
         deliver(session, debit_name, fence);
     struct saga_task *running = take(session, 1), *reported = take(session, 2);
     assert_int_equal(saga_task_rejected(reported, "NO_FUNDS", "no"), 0);
-    session_finish(session, reported, now);
+    pool_finish(session->pool, reported, now);
     expect_report(session, 2, SAGA__V1__OUTCOME__OUTCOME_REJECTED);
 
     session_lost(session, now);
-    assert_null(session_take(session, now)); /* 3 was never started, and never will be */
+    assert_null(pool_take(session->pool, now)); /* 3 was never started, and never will be */
     expect_nothing(session);
     connect_holding(session, 2); /* 1 runs, 2 has no ack */
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_EXTEND));
     expect_report(session, 2, SAGA__V1__OUTCOME__OUTCOME_REJECTED); /* again */
     expect_credit(session, 2, 2); /* one of three slots is taken by 1 */
     ack(session, 2, SAGA__V1__ACK__RESULT__RESULT_DUPLICATE);
-    assert_int_equal(session->stats.reports_duplicate, 1);
+    assert_int_equal(session->pool->stats.reports_duplicate, 1);
 
     /* One that finishes while there is no stream is kept too. */
     session_lost(session, now);
-    session_finish(session, running, now);
+    pool_finish(session->pool, running, now);
     connect_holding(session, 1);
     expect_report(session, 1, SAGA__V1__OUTCOME__OUTCOME_UNKNOWN);
     ack(session, 1, SAGA__V1__ACK__RESULT__RESULT_STALE);
     ack(session, 1, SAGA__V1__ACK__RESULT__RESULT_STALE); /* of nothing: ignored */
-    assert_int_equal(session->stats.reports_stale, 1);
+    assert_int_equal(session->pool->stats.reports_stale, 1);
     session_lost(session, now);
     connect_holding(session, 0);
 }
@@ -140,7 +140,7 @@ static void test_no_outcome_is_unknown(void **state)
     connect_holding(session, 0);
     expect_credit(session, 3, 2);
     deliver(session, debit_name, 1);
-    session_finish(session, take(session, 1), now);
+    pool_finish(session->pool, take(session, 1), now);
     Saga__V1__WorkerMessage *message = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_REPORT);
     assert_int_equal(message->report->reports[0]->outcome, SAGA__V1__OUTCOME__OUTCOME_UNKNOWN);
     assert_string_equal(message->report->reports[0]->error_code, "NO_OUTCOME");
@@ -151,7 +151,7 @@ static void test_reports_go_in_batches_of_at_most_512(void **state)
 {
     struct session *session = *state;
     struct err err;
-    ASSERT_OK(session_handle(session, "many", 1000, no_handler, NULL, &err), &err);
+    ASSERT_OK(pool_handle(session->pool, "many", 1000, no_handler, NULL, &err), &err);
     session_opened(session, now);
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_HELLO));
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_CREDIT));
@@ -159,8 +159,8 @@ static void test_reports_go_in_batches_of_at_most_512(void **state)
     for (int64_t fence = 1; fence <= 600; fence++)
         deliver(session, many, fence);
     struct saga_task *task;
-    while ((task = session_take(session, now)) != NULL)
-        session_finish(session, task, now);
+    while ((task = pool_take(session->pool, now)) != NULL)
+        pool_finish(session->pool, task, now);
     Saga__V1__WorkerMessage *message = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_REPORT);
     assert_int_equal(message->report->n_reports, SESSION_REPORTS);
     drop(message);
@@ -174,7 +174,7 @@ static void test_a_report_message_stays_below_the_size_limit(void **state)
     struct session *session = *state;
     struct err err;
     enum { COUNT = 20 };
-    ASSERT_OK(session_handle(session, "big", COUNT, no_handler, NULL, &err), &err);
+    ASSERT_OK(pool_handle(session->pool, "big", COUNT, no_handler, NULL, &err), &err);
     session_opened(session, now);
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_HELLO));
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_CREDIT));
@@ -186,7 +186,7 @@ static void test_a_report_message_stays_below_the_size_limit(void **state)
         struct saga_task *task = take(session, fence);
         assert_int_equal(saga_task_done(task, output, SAGA_OUTPUT_MAX + 1U), -1);
         assert_int_equal(saga_task_done(task, output, SAGA_OUTPUT_MAX), 0);
-        session_finish(session, task, now);
+        pool_finish(session->pool, task, now);
     }
     mem_free(output);
     size_t reported = 0;
@@ -217,7 +217,7 @@ static void test_a_lease_is_extended_every_third_of_it(void **state)
     expect_nothing(session);
     now += LEASE_MS / 3;
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_EXTEND));
-    session_finish(session, task, now);
+    pool_finish(session->pool, task, now);
 }
 
 static void test_the_clock_of_a_lease_runs_from_the_last_confirmation(void **state)
@@ -250,10 +250,10 @@ static void test_the_clock_of_a_lease_runs_from_the_last_confirmation(void **sta
     extended(session, 1, 0);
     assert_false(saga_task_still_mine(task));
     assert_int_equal(saga_task_stop_requested(task), SAGA_STOP_LOST);
-    assert_int_equal(session->stats.leases_lost, 1);
+    assert_int_equal(session->pool->stats.leases_lost, 1);
     /* Its report counts all the same. */
     assert_int_equal(saga_task_done(task, "x", 1), 0);
-    session_finish(session, task, now);
+    pool_finish(session->pool, task, now);
     expect_report(session, 1, SAGA__V1__OUTCOME__OUTCOME_DONE);
 }
 
@@ -268,7 +268,7 @@ static void test_a_message_that_lay_in_the_socket_counts_from_before_the_wait(vo
     struct wire_task wire;
     wire_task(&wire, debit_name, 1);
     ASSERT_OK(receive_at(session, &wire.message, since, &err), &err);
-    assert_null(session_take(session, now)); /* not started: given back */
+    assert_null(pool_take(session->pool, now)); /* not started: given back */
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_RELEASE));
     expect_credit(session, 4, 0);
 }
@@ -291,7 +291,7 @@ static void test_the_attempt_time_ends_it_too(void **state)
     assert_int_equal(saga_task_time_left_ms(task), 0);
     now += LEASE_MS / 3;
     expect_credit(session, 3, 2); /* idle; such a lease is not extended */
-    session_finish(session, task, now);
+    pool_finish(session->pool, task, now);
 }
 
 static void test_a_cancel_hint_stops_the_running_and_gives_back_the_waiting(void **state)
@@ -313,12 +313,12 @@ static void test_a_cancel_hint_stops_the_running_and_gives_back_the_waiting(void
     receive(session, &message);
     assert_int_equal(saga_task_stop_requested(task), SAGA_STOP_CANCELLED);
     assert_true(saga_task_still_mine(task));
-    assert_null(session_take(session, now));
+    assert_null(pool_take(session->pool, now));
     Saga__V1__WorkerMessage *release = expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_RELEASE);
     assert_int_equal(release->release->n_leases, 1);
     assert_int_equal(release->release->leases[0]->fence, 2);
     drop(release);
-    session_finish(session, task, now);
+    pool_finish(session->pool, task, now);
 }
 
 static void test_drain_gives_back_waits_and_ends(void **state)
@@ -329,22 +329,22 @@ static void test_drain_gives_back_waits_and_ends(void **state)
     deliver(session, debit_name, 1);
     deliver(session, debit_name, 2);
     struct saga_task *task = take(session, 1);
-    session_drain(session, now);
+    pool_drain(session->pool, now);
     assert_int_equal(saga_task_stop_requested(task), SAGA_STOP_DRAINING);
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_DRAIN));
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_RELEASE)); /* 2 */
     expect_nothing(session);                                          /* and no credit */
     deliver(session, debit_name, 3);                                  /* was on its way */
-    assert_null(session_take(session, now));
+    assert_null(pool_take(session->pool, now));
     drop(expect(session, SAGA__V1__WORKER_MESSAGE__COMMAND_RELEASE));
     now += SESSION_LINGER_MS;
-    assert_false(session_is_drained(session, now)); /* 1 runs */
+    assert_false(pool_is_drained(session->pool, now)); /* 1 runs */
     assert_int_equal(saga_task_done(task, NULL, 0), 0);
-    session_finish(session, task, now);
+    pool_finish(session->pool, task, now);
     expect_report(session, 1, SAGA__V1__OUTCOME__OUTCOME_DONE);
-    assert_false(session_is_drained(session, now)); /* no ack */
+    assert_false(pool_is_drained(session->pool, now)); /* no ack */
     ack(session, 1, SAGA__V1__ACK__RESULT__RESULT_ACCEPTED);
-    assert_true(session_is_drained(session, now));
+    assert_true(pool_is_drained(session->pool, now));
 }
 
 static void test_drain_waits_for_acks_no_longer_than_its_limit(void **state)
@@ -354,13 +354,13 @@ static void test_drain_waits_for_acks_no_longer_than_its_limit(void **state)
     expect_credit(session, 3, 2);
     deliver(session, debit_name, 1);
     struct saga_task *task = take(session, 1);
-    session_drain(session, now);
+    pool_drain(session->pool, now);
     now += 60000; /* a handler may take its time: the limit counts from its end */
-    assert_false(session_is_drained(session, now));
-    session_finish(session, task, now);
+    assert_false(pool_is_drained(session->pool, now));
+    pool_finish(session->pool, task, now);
     session_lost(session, now);
-    assert_false(session_is_drained(session, now + 4999));
-    assert_true(session_is_drained(session, now + 5000));
+    assert_false(pool_is_drained(session->pool, now + 4999));
+    assert_true(pool_is_drained(session->pool, now + 5000));
 }
 
 static void test_a_server_that_goes_away_is_left_once_nothing_is_unsettled(void **state)
@@ -384,7 +384,7 @@ static void test_a_server_that_goes_away_is_left_once_nothing_is_unsettled(void 
     expect_nothing(session); /* no credit for a server that goes away */
     assert_false(session_is_over(session, now + 4999));
     assert_true(session_is_over(session, now + 5000)); /* 1 is reported elsewhere */
-    session_finish(session, task, now);
+    pool_finish(session->pool, task, now);
     assert_false(session_is_over(session, now + 5000)); /* it can still be reported here */
     expect_report(session, 1, SAGA__V1__OUTCOME__OUTCOME_UNKNOWN);
     ack(session, 1, SAGA__V1__ACK__RESULT__RESULT_ACCEPTED);
@@ -469,7 +469,7 @@ static void test_malformed_messages_are_refused(void **state)
     wire_task(&wire, debit_name, 1);
     wire.lease.seconds = wire.attempt.seconds = INT64_MAX;
     receive(session, &wire.message);
-    session_finish(session, take(session, 1), now);
+    pool_finish(session->pool, take(session, 1), now);
 }
 
 /* Every prefix of a good message, and every single byte of it turned round. */
@@ -503,7 +503,7 @@ static void test_out_of_memory_is_an_error_and_loses_no_report(void **state)
     connect_holding(session, 0);
     expect_credit(session, 3, 2);
     deliver(session, debit_name, 1);
-    session_finish(session, take(session, 1), now);
+    pool_finish(session->pool, take(session, 1), now);
     for (uint64_t nth = 1; nth <= 3; nth++) {
         struct bytes packed;
         mem_fail_at(nth, false);
@@ -524,18 +524,18 @@ static void test_names_and_limits_of_handlers_are_checked(void **state)
 {
     struct session *session = *state;
     struct err err;
-    assert_int_equal(session_handle(session, "", 1, no_handler, NULL, &err), ERR_INVALID);
-    assert_int_equal(session_handle(session, "a b", 1, no_handler, NULL, &err), ERR_INVALID);
-    assert_int_equal(session_handle(session, "x", 0, no_handler, NULL, &err), ERR_INVALID);
-    assert_int_equal(session_handle(session, "x", 10001, no_handler, NULL, &err), ERR_INVALID);
-    assert_int_equal(session_handle(session, "x", 1, NULL, NULL, &err), ERR_INVALID);
-    assert_int_equal(session_handle(session, "debit", 1, no_handler, NULL, &err), ERR_EXISTS);
+    assert_int_equal(pool_handle(session->pool, "", 1, no_handler, NULL, &err), ERR_INVALID);
+    assert_int_equal(pool_handle(session->pool, "a b", 1, no_handler, NULL, &err), ERR_INVALID);
+    assert_int_equal(pool_handle(session->pool, "x", 0, no_handler, NULL, &err), ERR_INVALID);
+    assert_int_equal(pool_handle(session->pool, "x", 10001, no_handler, NULL, &err), ERR_INVALID);
+    assert_int_equal(pool_handle(session->pool, "x", 1, NULL, NULL, &err), ERR_INVALID);
+    assert_int_equal(pool_handle(session->pool, "debit", 1, no_handler, NULL, &err), ERR_EXISTS);
     char name[16];
     for (int i = 2; i < SAGA_HANDLERS_MAX; i++) {
         (void)snprintf(name, sizeof name, "h%d", i);
-        ASSERT_OK(session_handle(session, name, 1, no_handler, NULL, &err), &err);
+        ASSERT_OK(pool_handle(session->pool, name, 1, no_handler, NULL, &err), &err);
     }
-    assert_int_equal(session_handle(session, "x", 1, no_handler, NULL, &err), ERR_LIMIT);
+    assert_int_equal(pool_handle(session->pool, "x", 1, no_handler, NULL, &err), ERR_LIMIT);
 }
 
 #define SESSION_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -1,6 +1,6 @@
-/* The worker as a whole: options, threads, signals. One I/O thread owns the stream; N threads run
- * handlers; the thread that called saga_worker_run waits for the wish to drain. What they share is
- * the session, under its lock. */
+/* The worker as a whole: options, threads, signals. One I/O thread for each address owns its
+ * stream; N threads run handlers; the thread that called saga_worker_run waits for the wish to
+ * drain. What they share is the pool, under its lock. */
 #include "sagaworker.h"
 
 #include "base/log.h"
@@ -24,19 +24,26 @@ enum {
     CLOSE_LINGER_MS = 1000,
 };
 
-struct saga_worker {
+struct stream { /* to one address */
     struct session session;
-    char *addresses[SAGA_ADDRESSES_MAX]; /* owned */
-    size_t address_count, address_next;
+    struct saga_worker *worker;
+    char *address; /* owned */
+    pthread_t thread;
+    struct transport *transport; /* while run runs */
+    bool sending;                /* I/O thread's own: a message is under way */
+};
+
+struct saga_worker {
+    struct pool pool;
+    struct stream *streams; /* owned */
+    size_t stream_count;
     int threads;
     bool handle_signals;
     int drain_fd; /* eventfd: readable once a drain was asked for; never read */
 
-    struct transport *transport; /* while run runs */
-    bool sending;                /* I/O thread's own: a message is under way */
-    bool stopping;               /* session.lock: handler threads end */
-    pthread_cond_t work;         /* a task is queued, or stopping */
-    pthread_cond_t io;           /* something for the I/O thread while it has no stream */
+    bool stopping;       /* pool.lock: all threads but the caller's end */
+    pthread_cond_t work; /* a task is queued, or stopping */
+    pthread_cond_t io;   /* something for an I/O thread that has no stream, or stopping */
 };
 
 static int fail(struct saga_error *error, const struct err *err)
@@ -67,6 +74,26 @@ static int check_options(const struct saga_worker_options *options, struct err *
     return 0;
 }
 
+static int add_streams(struct saga_worker *worker, const char *const *addresses, struct err *err)
+{
+    size_t count = 0;
+    while (addresses[count])
+        count++;
+    worker->streams = mem_calloc(count, sizeof *worker->streams);
+    for (size_t i = 0; worker->streams && i < count; i++) {
+        struct stream *stream = &worker->streams[i];
+        stream->worker = worker;
+        session_init(&stream->session, &worker->pool);
+        worker->stream_count++;
+        stream->address = mem_strdup(addresses[i]);
+        if (!stream->address)
+            break;
+    }
+    if (worker->stream_count == count && worker->streams[count - 1].address)
+        return 0;
+    return err_set(err, ERR_NOMEM, "addresses");
+}
+
 int saga_worker_new(const struct saga_worker_options *options, struct saga_worker **ret_worker,
                     struct saga_error *error)
 {
@@ -80,9 +107,9 @@ int saga_worker_new(const struct saga_worker_options *options, struct saga_worke
         (void)err_set(&err, ERR_NOMEM, "worker");
         return fail(error, &err);
     }
-    if (session_init(&worker->session, options->worker_id,
-                     options->drain_ms ? options->drain_ms : DEFAULT_DRAIN_MS, &clock_system,
-                     rng_next(&seed), &err) != 0) {
+    if (pool_init(&worker->pool, options->worker_id,
+                  options->drain_ms ? options->drain_ms : DEFAULT_DRAIN_MS, &clock_system,
+                  rng_next(&seed), &err) != 0) {
         mem_free(worker);
         return fail(error, &err);
     }
@@ -98,14 +125,8 @@ int saga_worker_new(const struct saga_worker_options *options, struct saga_worke
     bool ok = worker->drain_fd >= 0;
     if (!ok)
         (void)err_set(&err, ERR_INTERNAL, "eventfd: %s", strerror(errno));
-    for (size_t i = 0; ok && options->addresses[i]; i++) {
-        worker->addresses[i] = mem_strdup(options->addresses[i]);
-        worker->address_count++;
-        ok = worker->addresses[i] != NULL;
-        if (!ok)
-            (void)err_set(&err, ERR_NOMEM, "addresses");
-    }
-    worker->session.address_count = (unsigned)worker->address_count;
+    else
+        ok = add_streams(worker, options->addresses, &err) == 0;
     if (!ok) {
         (void)saga_worker_free(worker); /* always NULL */
         return fail(error, &err);
@@ -118,9 +139,12 @@ struct saga_worker *saga_worker_free(struct saga_worker *worker)
 {
     if (!worker)
         return NULL;
-    session_done(&worker->session);
-    for (size_t i = 0; i < worker->address_count; i++)
-        mem_free(worker->addresses[i]);
+    for (size_t i = 0; i < worker->stream_count; i++) {
+        session_done(&worker->streams[i].session);
+        mem_free(worker->streams[i].address);
+    }
+    mem_free(worker->streams);
+    pool_done(&worker->pool);
     if (worker->drain_fd >= 0)
         (void)close(worker->drain_fd); /* nothing was buffered in it */
     pthread_cond_destroy(&worker->work);
@@ -133,9 +157,9 @@ int saga_worker_handle(struct saga_worker *worker, const char *name, int max_in_
                        saga_handler *handler, void *ctx, struct saga_error *error)
 {
     struct err err;
-    pthread_mutex_lock(&worker->session.lock);
-    int rc = session_handle(&worker->session, name, max_in_flight, handler, ctx, &err);
-    pthread_mutex_unlock(&worker->session.lock);
+    pthread_mutex_lock(&worker->pool.lock);
+    int rc = pool_handle(&worker->pool, name, max_in_flight, handler, ctx, &err);
+    pthread_mutex_unlock(&worker->pool.lock);
     return rc == 0 ? 0 : fail(error, &err);
 }
 
@@ -150,14 +174,31 @@ void saga_worker_drain(struct saga_worker *worker)
 
 void saga_worker_stats(struct saga_worker *worker, struct saga_worker_stats *ret_stats)
 {
-    pthread_mutex_lock(&worker->session.lock);
-    *ret_stats = worker->session.stats;
-    pthread_mutex_unlock(&worker->session.lock);
+    pthread_mutex_lock(&worker->pool.lock);
+    *ret_stats = worker->pool.stats;
+    pthread_mutex_unlock(&worker->pool.lock);
 }
 
 static int64_t now_ms(const struct saga_worker *worker)
 {
-    return clock_mono_ms(&worker->session.clock);
+    return clock_mono_ms(&worker->pool.clock);
+}
+
+/* Unlocks, and wakes the I/O threads that got something to say meanwhile. `own` is awake. */
+static void unlock(struct saga_worker *worker, const struct stream *own)
+{
+    bool offline = false;
+    for (size_t i = 0; i < worker->stream_count; i++) {
+        struct stream *stream = &worker->streams[i];
+        if (stream->session.nudged && stream != own) {
+            transport_wake(stream->transport);
+            offline = offline || stream->session.phase == SESSION_OFFLINE;
+        }
+        stream->session.nudged = false;
+    }
+    if (offline)
+        pthread_cond_broadcast(&worker->io);
+    pthread_mutex_unlock(&worker->pool.lock);
 }
 
 /* Handler threads. */
@@ -172,145 +213,172 @@ static void *run_handlers(void *ctx)
 {
     struct handler_thread *self = ctx;
     struct saga_worker *worker = self->worker;
-    struct session *session = &worker->session;
-    pthread_mutex_lock(&session->lock);
+    struct pool *pool = &worker->pool;
+    pthread_mutex_lock(&pool->lock);
     while (!worker->stopping) {
-        struct saga_task *task = session_take(session, now_ms(worker));
+        struct saga_task *task = pool_take(pool, now_ms(worker));
         if (!task) {
-            pthread_cond_wait(&worker->work, &session->lock);
+            pthread_cond_wait(&worker->work, &pool->lock);
             continue;
         }
         task->thread = self->number;
-        const struct session_handler *handler = task->handler;
-        pthread_mutex_unlock(&session->lock);
+        const struct pool_handler *handler = task->handler;
+        unlock(worker, NULL);
         handler->run(task, handler->ctx);
-        pthread_mutex_lock(&session->lock);
-        session_finish(session, task, now_ms(worker));
-        pthread_cond_signal(&worker->io);
-        transport_wake(worker->transport);
+        pthread_mutex_lock(&pool->lock);
+        pool_finish(pool, task, now_ms(worker));
+        unlock(worker, NULL);
+        pthread_mutex_lock(&pool->lock);
     }
-    pthread_mutex_unlock(&session->lock);
+    pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
-/* The I/O thread. */
+/* The I/O threads. */
 
+/* Until then, or somebody has something for us. */
 static void wait_offline(struct saga_worker *worker, int64_t until_ms)
 {
     struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
                               .tv_nsec = (long)(until_ms % 1000) * 1000000 };
-    (void)pthread_cond_timedwait(&worker->io, &worker->session.lock, &until); /* or woken: look */
+    (void)pthread_cond_timedwait(&worker->io, &worker->pool.lock, &until); /* or woken: look */
 }
 
-static void end_stream(struct saga_worker *worker, int64_t linger_ms, const char *why)
+static void end_stream(struct stream *stream, int64_t linger_ms, const char *why)
 {
-    struct session *session = &worker->session;
-    transport_close(worker->transport, linger_ms);
-    worker->sending = false;
-    pthread_mutex_lock(&session->lock);
+    struct saga_worker *worker = stream->worker;
+    struct session *session = &stream->session;
+    transport_close(stream->transport, linger_ms);
+    stream->sending = false;
+    pthread_mutex_lock(&worker->pool.lock);
     bool was_online = session->phase == SESSION_ONLINE;
     session_lost(session, now_ms(worker));
     int64_t wait_ms = session->reconnect_ms - now_ms(worker);
-    bool draining = session->draining;
-    pthread_mutex_unlock(&session->lock);
+    bool draining = worker->pool.draining;
+    unlock(worker, stream);
     if (why)
         log_line(was_online && !draining ? LOG_WARN : LOG_INFO, "stream to the orchestrator ended",
-                 "err", why, "retry_ms", log_fmt("%lld", (long long)wait_ms), NULL);
+                 "address", stream->address, "err", why, "retry_ms",
+                 log_fmt("%lld", (long long)wait_ms), NULL);
 }
 
-static void open_stream(struct saga_worker *worker)
+static void open_stream(struct stream *stream)
 {
+    struct saga_worker *worker = stream->worker;
     struct err err;
-    const char *address = worker->addresses[worker->address_next];
-    worker->address_next = (worker->address_next + 1) % worker->address_count;
-    int rc = transport_open(worker->transport, address, &err);
-    pthread_mutex_lock(&worker->session.lock);
-    session_opened(&worker->session, now_ms(worker));
-    pthread_mutex_unlock(&worker->session.lock);
+    int rc = transport_open(stream->transport, stream->address, &err);
+    pthread_mutex_lock(&worker->pool.lock);
+    session_opened(&stream->session, now_ms(worker));
+    unlock(worker, stream);
     if (rc != 0)
-        end_stream(worker, 0, err.msg);
+        end_stream(stream, 0, err.msg);
+}
+
+static int take_in(struct stream *stream, const struct bytes *received, int64_t since_ms,
+                   struct err *err)
+{
+    struct saga_worker *worker = stream->worker;
+    struct session *session = &stream->session;
+    pthread_mutex_lock(&worker->pool.lock);
+    int rc =
+        session_receive(session, received->data, received->size, since_ms, now_ms(worker), err);
+    if (session->counts[TASK_QUEUED] == 1)
+        pthread_cond_signal(&worker->work);
+    else if (session->counts[TASK_QUEUED] > 1)
+        pthread_cond_broadcast(&worker->work);
+    unlock(worker, stream);
+    return rc;
 }
 
 /* Sends what is due, waits for one event and takes it in. */
-static void pump(struct saga_worker *worker)
+static void pump(struct stream *stream)
 {
-    struct session *session = &worker->session;
+    struct saga_worker *worker = stream->worker;
+    struct session *session = &stream->session;
     struct err err;
     struct bytes message = { .data = NULL, .size = 0 };
     int rc = 0;
     int64_t since_ms = now_ms(worker);
-    pthread_mutex_lock(&session->lock);
-    if (!worker->sending)
+    pthread_mutex_lock(&worker->pool.lock);
+    if (!stream->sending)
         rc = session_next(session, since_ms, &message, &err);
     bool over = session_is_over(session, since_ms);
     int64_t wait_ms = session_wake_ms(session) - since_ms;
-    pthread_mutex_unlock(&session->lock);
+    unlock(worker, stream);
     if (rc == 0 && message.size > 0) {
-        rc = transport_send(worker->transport, &message, &err);
-        worker->sending = rc == 0;
+        rc = transport_send(stream->transport, &message, &err);
+        stream->sending = rc == 0;
         mem_free(message.data);
     }
     if (rc != 0 || over) {
-        end_stream(worker, over ? CLOSE_LINGER_MS : 0,
+        end_stream(stream, over ? CLOSE_LINGER_MS : 0,
                    rc != 0 ? err.msg : "silent for too long, or it goes away");
         return;
     }
     /* The wait is short, so that a process that was stopped does not take the moment at which it
      * goes on for the moment at which a task arrived. */
-    if (wait_ms > IO_WAIT_MS || worker->sending) /* the end of a send wakes us */
+    if (wait_ms > IO_WAIT_MS || stream->sending) /* the end of a send wakes us */
         wait_ms = IO_WAIT_MS;
     struct bytes received = { .data = NULL, .size = 0 };
-    switch (transport_wait(worker->transport, wait_ms > 0 ? wait_ms : 0, &received, &err)) {
+    switch (transport_wait(stream->transport, wait_ms > 0 ? wait_ms : 0, &received, &err)) {
     case TRANSPORT_MESSAGE:
-        pthread_mutex_lock(&session->lock);
-        rc = session_receive(session, received.data, received.size, since_ms, now_ms(worker), &err);
-        if (session->counts[TASK_QUEUED] == 1)
-            pthread_cond_signal(&worker->work);
-        else if (session->counts[TASK_QUEUED] > 1)
-            pthread_cond_broadcast(&worker->work);
-        pthread_mutex_unlock(&session->lock);
+        rc = take_in(stream, &received, since_ms, &err);
         mem_free(received.data);
         if (rc != 0)
-            end_stream(worker, 0, err.msg);
+            end_stream(stream, 0, err.msg);
         break;
     case TRANSPORT_SENT:
-        worker->sending = false;
+        stream->sending = false;
         break;
     case TRANSPORT_ENDED:
-        end_stream(worker, 0, err.msg);
+        end_stream(stream, 0, err.msg);
         break;
     case TRANSPORT_NOTHING:
         break;
     }
 }
 
+/* Everybody goes home. */
+static void stop(struct saga_worker *worker)
+{
+    worker->stopping = true;
+    pthread_cond_broadcast(&worker->work);
+    pthread_cond_broadcast(&worker->io);
+    for (size_t i = 0; i < worker->stream_count; i++)
+        worker->streams[i].session.nudged = true;
+}
+
 static void *run_io(void *ctx)
 {
-    struct saga_worker *worker = ctx;
-    struct session *session = &worker->session;
-    pthread_mutex_lock(&session->lock);
-    while (!session_is_drained(session, now_ms(worker))) {
-        if (session->phase == SESSION_OFFLINE && now_ms(worker) < session->reconnect_ms) {
-            int64_t until_ms = session->reconnect_ms;
-            if (session->draining && session->drain_until_ms < until_ms)
-                until_ms = session->drain_until_ms;
+    struct stream *stream = ctx;
+    struct saga_worker *worker = stream->worker;
+    struct pool *pool = &worker->pool;
+    struct session *session = &stream->session;
+    pthread_mutex_lock(&pool->lock);
+    while (!worker->stopping) {
+        int64_t now = now_ms(worker);
+        bool offline = session->phase == SESSION_OFFLINE;
+        if (pool_is_drained(pool, now)) {
+            stop(worker);
+        } else if (offline && (now < session->reconnect_ms || !session_is_wanted(session))) {
+            int64_t until_ms =
+                now < session->reconnect_ms ? session->reconnect_ms : now + IO_WAIT_MS;
+            if (pool->draining && pool->drain_until_ms < until_ms)
+                until_ms = pool->drain_until_ms;
             wait_offline(worker, until_ms);
             continue;
         }
-        bool offline = session->phase == SESSION_OFFLINE;
-        pthread_mutex_unlock(&session->lock);
+        unlock(worker, stream);
         if (offline)
-            open_stream(worker);
+            open_stream(stream);
         else
-            pump(worker);
-        pthread_mutex_lock(&session->lock);
+            pump(stream);
+        pthread_mutex_lock(&pool->lock);
     }
     bool online = session->phase != SESSION_OFFLINE;
-    worker->stopping = true;
-    pthread_cond_broadcast(&worker->work);
-    pthread_mutex_unlock(&session->lock);
+    pthread_mutex_unlock(&pool->lock);
     if (online)
-        end_stream(worker, CLOSE_LINGER_MS, NULL);
+        end_stream(stream, CLOSE_LINGER_MS, NULL);
     return NULL;
 }
 
@@ -350,63 +418,94 @@ static void wait_for_drain(struct saga_worker *worker)
     struct pollfd poll_fd = { .fd = worker->drain_fd, .events = POLLIN };
     while (poll(&poll_fd, 1, -1) < 0 && errno == EINTR) {
     }
-    pthread_mutex_lock(&worker->session.lock);
-    session_drain(&worker->session, now_ms(worker));
-    pthread_cond_signal(&worker->io);
-    transport_wake(worker->transport);
-    pthread_mutex_unlock(&worker->session.lock);
+    pthread_mutex_lock(&worker->pool.lock);
+    pool_drain(&worker->pool, now_ms(worker));
+    unlock(worker, NULL);
 }
 
-/* Starts as many as it can; the first one is the I/O thread. */
-static int start_threads(struct saga_worker *worker, struct handler_thread *threads, int count)
+/* Threads: first the streams', then the handlers'. */
+struct threads {
+    struct handler_thread *handlers; /* owned */
+    size_t count, started;
+};
+
+static pthread_t *thread_at(struct saga_worker *worker, struct threads *threads, size_t index)
+{
+    if (index < worker->stream_count)
+        return &worker->streams[index].thread;
+    return &threads->handlers[index - worker->stream_count].thread;
+}
+
+/* Starts as many as it can. */
+static void start_threads(struct saga_worker *worker, struct threads *threads)
 {
     sigset_t all, saved;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved); /* signals belong to the caller's threads */
-    int started = 0;
-    for (; started < count; started++) {
-        struct handler_thread *thread = &threads[started];
-        thread->worker = worker;
-        thread->number = started - 1;
-        if (pthread_create(&thread->thread, NULL, started == 0 ? run_io : run_handlers,
-                           started == 0 ? (void *)worker : (void *)thread) != 0)
+    for (size_t i = 0; i < threads->count; i++) {
+        bool io = i < worker->stream_count;
+        struct handler_thread *handler = io ? NULL : &threads->handlers[i - worker->stream_count];
+        if (handler)
+            *handler = (struct handler_thread){ .worker = worker,
+                                                .number = (int)(i - worker->stream_count) };
+        if (pthread_create(thread_at(worker, threads, i), NULL, io ? run_io : run_handlers,
+                           io ? (void *)&worker->streams[i] : (void *)handler) != 0)
             break;
+        threads->started++;
     }
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    return started;
+}
+
+static void transports_free(struct saga_worker *worker)
+{
+    for (size_t i = 0; i < worker->stream_count; i++)
+        worker->streams[i].transport = transport_free(worker->streams[i].transport);
+}
+
+static int transports_new(struct saga_worker *worker, struct err *err)
+{
+    for (size_t i = 0; i < worker->stream_count; i++) {
+        if (transport_new(&worker->streams[i].transport, err) != 0) {
+            transports_free(worker);
+            return (int)err->code;
+        }
+    }
+    return 0;
 }
 
 int saga_worker_run(struct saga_worker *worker, struct saga_error *error)
 {
     struct err err;
-    int count = worker->threads + 1;
-    CLEANUP(mem_free_p)
-    struct handler_thread *threads = mem_calloc((size_t)count, sizeof *threads);
-    if (worker->session.handler_count == 0) {
+    struct threads threads = { .count = worker->stream_count + (size_t)worker->threads };
+    if (worker->pool.handler_count == 0) {
         (void)err_set(&err, ERR_PRECONDITION, "no handler was given");
         return fail(error, &err);
     }
-    if (!threads) {
+    CLEANUP(mem_free_p)
+    struct handler_thread *handlers = mem_calloc((size_t)worker->threads, sizeof *handlers);
+    if (!handlers) {
         (void)err_set(&err, ERR_NOMEM, "threads");
         return fail(error, &err);
     }
-    if (transport_new(&worker->transport, &err) != 0)
+    threads.handlers = handlers;
+    if (transports_new(worker, &err) != 0)
         return fail(error, &err);
     struct sigaction saved[2];
     if (worker->handle_signals)
         signals_install(worker, saved);
-    int started = start_threads(worker, threads, count);
-    if (started < count)
+    start_threads(worker, &threads);
+    if (threads.started < threads.count)
         saga_worker_drain(worker);
-    if (started > 0)
+    if (threads.started > 0)
         wait_for_drain(worker);
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i].thread, NULL);
+    for (size_t i = 0; i < threads.started; i++)
+        pthread_join(*thread_at(worker, &threads, i), NULL);
     if (worker->handle_signals)
         signals_restore(saved);
-    worker->transport = transport_free(worker->transport);
-    if (started < count) {
-        (void)err_set(&err, ERR_LIMIT, "thread %d of %d could not be started", started, count);
+    transports_free(worker);
+    if (threads.started < threads.count) {
+        (void)err_set(&err, ERR_LIMIT, "thread %zu of %zu could not be started", threads.started,
+                      threads.count);
         return fail(error, &err);
     }
     return 0;

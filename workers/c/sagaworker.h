@@ -12,11 +12,11 @@
  *       (void)saga_worker_run(worker, &error);
  *   saga_worker_free(worker);
  *
- * It keeps one stream to the orchestrator, extends leases by itself however long a handler takes,
- * and keeps each outcome until it is acknowledged, over any number of reconnects. It never decides
- * an outcome for you: a handler that returns without setting one is reported as UNKNOWN, and a
- * process that dies says nothing, so that its leases run out, which counts as UNKNOWN too. A
- * handler must return; it must not end its thread.
+ * It keeps one stream to each orchestrator, extends leases by itself however long a handler takes,
+ * and keeps each outcome until it is acknowledged, over any number of reconnects and by whichever
+ * orchestrator is there. It never decides an outcome for you: a handler that returns without
+ * setting one is reported as UNKNOWN, and a process that dies says nothing, so that its leases run
+ * out, which counts as UNKNOWN too. A handler must return; it must not end its thread.
  *
  * Strings are UTF-8 and end with NUL. Pointers that a task hands out are borrowed until the handler
  * returns. Fork before saga_worker_run, or fork and exec at once: the gRPC library does not survive
@@ -47,7 +47,8 @@ struct saga_error { /* meaningful only after a call that did not return 0 */
 };
 
 struct saga_worker_options {      /* zero is the default of each field but the first two */
-    const char *const *addresses; /* "host:port" or "unix:/path", ended by NULL; tried in turn */
+    const char *const *addresses; /* "host:port" or "unix:/path", ended by NULL: one, or all nodes
+                                   * of a database, each by an address of its own */
     const char *worker_id;        /* stable name, 1-128 bytes, shown to operators */
     int threads;                  /* that run handlers; default 4 */
     int64_t drain_ms;             /* how long a drain waits for acknowledgements; default 30,000 */
@@ -67,8 +68,9 @@ int saga_worker_new(const struct saga_worker_options *options, struct saga_worke
 struct saga_worker *saga_worker_free(struct saga_worker *worker);
 
 typedef void saga_handler(struct saga_task *task, void *ctx);
-/* Before run. `name` is 1-128 of [A-Za-z0-9._/-]. At most `max_in_flight` tasks of this handler are
- * here at a time, waiting ones included. `handler` is called on several threads at once. */
+/* Before run. `name` is 1-128 of [A-Za-z0-9._/-]. At most `max_in_flight` tasks of this handler run
+ * at a time; with one address that includes those that wait here. `handler` is called on several
+ * threads at once. */
 int saga_worker_handle(struct saga_worker *worker, const char *name, int max_in_flight,
                        saga_handler *handler, void *ctx, struct saga_error *error);
 /* Once for each worker. Serves until it is drained: returns 0 then, also when acknowledgements were

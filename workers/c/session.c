@@ -1,95 +1,15 @@
 #include "session.h"
 
-#include <stdio.h>
 #include <string.h>
 
-int64_t task_lease_end_ms(const struct task_lease *lease)
-{
-    int64_t end = lease->confirmed_ms + lease->lease_ms * SESSION_LEASE_MARGIN / 100;
-    return end < lease->attempt_until_ms ? end : lease->attempt_until_ms;
-}
-
-/* The table of tasks and the lists by state. */
-
-static size_t bucket_of(const uint8_t *uid, int64_t fence)
-{
-    uint64_t hash = (uint64_t)fence * UINT64_C(0x9e3779b97f4a7c15);
-    for (int i = 0; i < TASK_UID_SIZE; i++)
-        hash = (hash ^ uid[i]) * UINT64_C(0x100000001b3);
-    return (size_t)(hash >> 32) % SESSION_BUCKETS;
-}
-
-static struct saga_task *find(struct session *session, const uint8_t *uid, int64_t fence)
-{
-    struct saga_task *task = session->buckets[bucket_of(uid, fence)];
-    while (task && (task->fence != fence || memcmp(task->uid, uid, TASK_UID_SIZE) != 0))
-        task = task->bucket_next;
-    return task;
-}
-
-/* A slot is free again once the report was sent: the next task is then already on its way while
- * the server makes this one durable. */
-static bool takes_slot(enum task_state state)
-{
-    return state != TASK_REPORTED;
-}
-
-static void list_remove(struct session *session, struct saga_task *task)
-{
-    TAILQ_REMOVE(&session->lists[task->state], task, place);
-    session->counts[task->state]--;
-    if (takes_slot(task->state)) {
-        task->handler->in_use--;
-        session->credit_due = true;
-    }
-}
-
-static void list_add(struct session *session, struct saga_task *task, enum task_state state)
-{
-    task->state = state;
-    TAILQ_INSERT_TAIL(&session->lists[state], task, place);
-    session->counts[state]++;
-    if (takes_slot(state))
-        task->handler->in_use++;
-}
-
-void session_move(struct session *session, struct saga_task *task, enum task_state state)
-{
-    list_remove(session, task);
-    list_add(session, task, state);
-}
-
-void session_forget(struct session *session, struct saga_task *task)
-{
-    struct saga_task **link = &session->buckets[bucket_of(task->uid, task->fence)];
-    while (*link != task)
-        link = &(*link)->bucket_next;
-    *link = task->bucket_next;
-    list_remove(session, task);
-    (void)task_free(task); /* always NULL */
-}
-
-int session_init(struct session *session, const char *worker_id, int64_t drain_ms,
-                 const struct clock *clock, uint64_t seed, struct err *err)
+void session_init(struct session *session, struct pool *pool)
 {
     memset(session, 0, sizeof *session);
-    session->clock = *clock;
-    session->drain_ms = drain_ms;
-    session->address_count = 1;
-    rng_seed(&session->rng, seed);
-    (void)snprintf(session->instance, sizeof session->instance, "%016llx%016llx",
-                   (unsigned long long)rng_next(&session->rng),
-                   (unsigned long long)rng_next(&session->rng));
+    session->pool = pool;
+    session->number = pool->session_count;
     for (int i = 0; i < TASK_STATE_COUNT; i++)
         TAILQ_INIT(&session->lists[i]);
-    pthread_mutex_init(&session->lock, NULL);
-    session->worker_id = mem_strdup(worker_id);
-    session->handlers = mem_calloc(SAGA_HANDLERS_MAX, sizeof *session->handlers);
-    if (!session->worker_id || !session->handlers) {
-        session_done(session);
-        return err_set(err, ERR_NOMEM, "worker session");
-    }
-    return 0;
+    pool->sessions[pool->session_count++] = session;
 }
 
 void session_done(struct session *session)
@@ -97,57 +17,43 @@ void session_done(struct session *session)
     for (int i = 0; i < TASK_STATE_COUNT; i++) {
         struct saga_task *task;
         while ((task = TAILQ_FIRST(&session->lists[i])) != NULL)
-            session_forget(session, task);
+            pool_forget(task);
     }
-    for (size_t i = 0; i < session->handler_count; i++)
-        mem_free(session->handlers[i].name);
-    mem_free(session->handlers);
-    mem_free(session->worker_id);
-    pthread_mutex_destroy(&session->lock);
-}
-
-static struct session_handler *handler_find(struct session *session, const char *name)
-{
-    for (size_t i = 0; i < session->handler_count; i++)
-        if (strcmp(session->handlers[i].name, name) == 0)
-            return &session->handlers[i];
-    return NULL;
-}
-
-/* What the server takes: else it would end each stream at its Hello. */
-static bool is_handler_name(const char *name)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
-    size_t size = name ? strlen(name) : 0;
-    return size >= 1 && size <= SAGA_HANDLER_NAME_MAX && strspn(name, plain) == size;
-}
-
-int session_handle(struct session *session, const char *name, int max_in_flight, saga_handler *run,
-                   void *ctx, struct err *err)
-{
-    if (!is_handler_name(name))
-        return err_set(err, ERR_INVALID, "a handler's name is 1 to %d of [A-Za-z0-9._/-]",
-                       SAGA_HANDLER_NAME_MAX);
-    if (!run)
-        return err_set(err, ERR_INVALID, "handler %s: no function", name);
-    if (max_in_flight < 1 || max_in_flight > SAGA_IN_FLIGHT_MAX)
-        return err_set(err, ERR_INVALID, "handler %s: max_in_flight is 1 to %d, not %d", name,
-                       SAGA_IN_FLIGHT_MAX, max_in_flight);
-    if (handler_find(session, name))
-        return err_set(err, ERR_EXISTS, "handler %s is there already", name);
-    if (session->handler_count == SAGA_HANDLERS_MAX)
-        return err_set(err, ERR_LIMIT, "more than %d handlers", SAGA_HANDLERS_MAX);
-    char *copy = mem_strdup(name);
-    if (!copy)
-        return err_set(err, ERR_NOMEM, "handler %s", name);
-    session->handlers[session->handler_count++] = (struct session_handler){
-        .name = copy, .max_in_flight = max_in_flight, .run = run, .ctx = ctx
-    };
-    return 0;
 }
 
 /* The life of a stream. */
+
+/* Nobody knows what became of what was asked on another stream. */
+static void extend_all(struct session *session, int64_t now_ms)
+{
+    struct saga_task *task;
+    TAILQ_FOREACH(task, &session->lists[TASK_RUNNING], place)
+    {
+        task->lease.extend_at_ms = now_ms;
+        task->lease.extend_sent_ms = 0;
+    }
+    session->extend_check_ms = now_ms;
+}
+
+static void move_all(struct session *from, enum task_state state, struct session *to,
+                     enum task_state to_state)
+{
+    struct saga_task *task;
+    while ((task = TAILQ_FIRST(&from->lists[state])) != NULL)
+        pool_move(task, to, to_state);
+}
+
+/* This one has no stream; that one speaks for its tasks from now on. */
+static void hand_over(struct session *from, struct session *to, int64_t now_ms)
+{
+    if (from->counts[TASK_RUNNING] > 0)
+        to->extend_check_ms = now_ms;
+    extend_all(from, now_ms);
+    move_all(from, TASK_RUNNING, to, TASK_RUNNING);
+    move_all(from, TASK_FINISHED, to, TASK_FINISHED);
+    move_all(from, TASK_RELEASED, to, TASK_RELEASED);
+    to->nudged = true;
+}
 
 void session_opened(struct session *session, int64_t now_ms)
 {
@@ -155,38 +61,38 @@ void session_opened(struct session *session, int64_t now_ms)
     session->hello_sent = session->drain_sent = session->server_drains = false;
     session->opened_ms = session->heard_ms = session->sent_ms = now_ms;
     session->credit_due = true;
-    for (size_t i = 0; i < session->handler_count; i++)
-        session->handlers[i].received = session->handlers[i].granted = 0;
-    for (struct saga_task *task = TAILQ_FIRST(&session->lists[TASK_RUNNING]); task;
-         task = TAILQ_NEXT(task, place)) {
-        task->lease.extend_at_ms = now_ms;
-        task->lease.extend_sent_ms = 0;
-    }
-    session->extend_check_ms = now_ms;
+    memset(session->credits, 0, sizeof session->credits);
+    extend_all(session, now_ms);
+}
+
+static void back_off(struct session *session, bool was_steady, int64_t now_ms)
+{
+    if (was_steady)
+        session->failures = 0;
+    int64_t longest = SESSION_BACKOFF_MAX_MS;
+    if (session->failures < 6 && (2 * SESSION_BACKOFF_MIN_MS) << session->failures < longest)
+        longest = (2 * SESSION_BACKOFF_MIN_MS) << session->failures;
+    session->failures++;
+    uint64_t spread = (uint64_t)(longest - SESSION_BACKOFF_MIN_MS) + 1;
+    session->reconnect_ms =
+        now_ms + SESSION_BACKOFF_MIN_MS + (int64_t)rng_below(&session->pool->rng, spread);
 }
 
 void session_lost(struct session *session, int64_t now_ms)
 {
-    struct saga_task *task;
-    while ((task = TAILQ_FIRST(&session->lists[TASK_QUEUED])) != NULL)
-        session_forget(session, task);
-    while ((task = TAILQ_FIRST(&session->lists[TASK_RELEASED])) != NULL)
-        session_forget(session, task);
-    while ((task = TAILQ_FIRST(&session->lists[TASK_REPORTED])) != NULL)
-        session_move(session, task, TASK_FINISHED);
-
-    if (session->phase == SESSION_ONLINE && now_ms - session->welcomed_ms >= SESSION_STEADY_MS)
-        session->failures = 0;
-    /* Every address is tried once before the pause grows. */
-    unsigned round = session->failures / session->address_count;
-    int64_t longest = SESSION_BACKOFF_MAX_MS;
-    if (round < 6 && (2 * SESSION_BACKOFF_MIN_MS) << round < longest)
-        longest = (2 * SESSION_BACKOFF_MIN_MS) << round;
-    session->failures++;
-    uint64_t spread = (uint64_t)(longest - SESSION_BACKOFF_MIN_MS) + 1;
-    session->reconnect_ms =
-        now_ms + SESSION_BACKOFF_MIN_MS + (int64_t)rng_below(&session->rng, spread);
+    bool steady =
+        session->phase == SESSION_ONLINE && now_ms - session->welcomed_ms >= SESSION_STEADY_MS;
     session->phase = SESSION_OFFLINE;
+    session_release_queue(session);
+    move_all(session, TASK_REPORTED, session, TASK_FINISHED);
+    struct session *deputy = pool_deputy(session->pool, session);
+    if (deputy)
+        hand_over(session, deputy, now_ms);
+    struct saga_task *task;
+    while (session->pool->session_count == 1 && /* its next Hello tells */
+           (task = TAILQ_FIRST(&session->lists[TASK_RELEASED])) != NULL)
+        pool_forget(task);
+    back_off(session, steady, now_ms);
 }
 
 bool session_is_over(const struct session *session, int64_t now_ms)
@@ -205,6 +111,11 @@ bool session_is_over(const struct session *session, int64_t now_ms)
            (session->counts[TASK_RUNNING] == 0 || now_ms >= session->server_drain_until_ms);
 }
 
+bool session_is_wanted(const struct session *session)
+{
+    return !session->pool->draining || !pool_deputy(session->pool, session);
+}
+
 int64_t session_wake_ms(const struct session *session)
 {
     if (session->phase == SESSION_OFFLINE)
@@ -219,62 +130,9 @@ int64_t session_wake_ms(const struct session *session)
     return wake;
 }
 
-/* Handlers' side. */
-
-struct saga_task *session_take(struct session *session, int64_t now_ms)
+void session_release_queue(struct session *session)
 {
-    struct saga_task *task;
-    while ((task = TAILQ_FIRST(&session->lists[TASK_QUEUED])) != NULL) {
-        if (now_ms >= task_lease_end_ms(&task->lease)) {
-            session_move(session, task,
-                         TASK_RELEASED); /* it waited for too long: certainly not started */
-            continue;
-        }
-        session_move(session, task, TASK_RUNNING);
-        session->stats.tasks_started++;
-        return task;
-    }
-    return NULL;
-}
-
-void session_finish(struct session *session, struct saga_task *task, int64_t now_ms)
-{
-    if (task->outcome.kind == SAGA__V1__OUTCOME__OUTCOME_UNSPECIFIED)
-        task->outcome.kind = SAGA__V1__OUTCOME__OUTCOME_UNKNOWN;
-    saga__v1__task__free_unpacked(task->message, NULL);
-    task->message = NULL;
-    if (session->draining)
-        session->drain_until_ms = now_ms + session->drain_ms;
-    session_move(session, task, TASK_FINISHED);
-}
-
-static void release_queue(struct session *session)
-{
-    struct saga_task *task;
-    while ((task = TAILQ_FIRST(&session->lists[TASK_QUEUED])) != NULL)
-        session_move(session, task, TASK_RELEASED);
-}
-
-void session_drain(struct session *session, int64_t now_ms)
-{
-    if (session->draining)
-        return;
-    session->draining = true;
-    session->drain_until_ms = now_ms + session->drain_ms;
-    release_queue(session);
-}
-
-bool session_is_drained(const struct session *session, int64_t now_ms)
-{
-    const size_t *counts = session->counts;
-    if (!session->draining || counts[TASK_QUEUED] + counts[TASK_RUNNING] > 0)
-        return false;
-    if (now_ms >= session->drain_until_ms)
-        return true;
-    if (counts[TASK_FINISHED] + counts[TASK_REPORTED] + counts[TASK_RELEASED] > 0)
-        return false;
-    return session->phase == SESSION_OFFLINE ||
-           (session->drain_sent && now_ms - session->drain_sent_ms >= SESSION_LINGER_MS);
+    move_all(session, TASK_QUEUED, session, TASK_RELEASED);
 }
 
 /* What the server says. */
@@ -297,12 +155,13 @@ static bool is_known_operation(Saga__V1__OperationKind kind)
 }
 
 static int receive_task(struct session *session, Saga__V1__Task **message, int64_t since_ms,
-                        struct err *err)
+                        int64_t now_ms, struct err *err)
 {
     const Saga__V1__Task *wire = *message;
     int64_t lease_ms = duration_ms(wire->lease);
     int64_t attempt_ms = duration_ms(wire->attempt_remaining);
-    struct session_handler *handler = handler_find(session, wire->handler);
+    struct pool *pool = session->pool;
+    struct pool_handler *handler = pool_handler_find(pool, wire->handler);
     const int64_t second_max = INT64_C(253402300799); /* the end of year 9999 */
     if (wire->saga_uid.len != TASK_UID_SIZE || wire->fence <= 0 || lease_ms <= 0 ||
         attempt_ms < 0 || !is_known_operation(wire->operation) || !wire->saga_start_time ||
@@ -310,12 +169,13 @@ static int receive_task(struct session *session, Saga__V1__Task **message, int64
         return err_set(err, ERR_INVALID, "the server sent a malformed task");
     if (!handler)
         return err_set(err, ERR_INVALID, "the server sent a task of a handler that is not ours");
-    if (handler->received >= handler->granted)
+    struct session_credit *credit = &session->credits[handler - pool->handlers];
+    if (credit->received >= credit->granted)
         return err_set(err, ERR_INVALID, "the server sent more tasks of %s than credit",
                        handler->name);
-    handler->received++;
+    credit->received++;
     session->credit_due = true; /* what was kept back may be worth saying now */
-    if (find(session, wire->saga_uid.data, wire->fence))
+    if (pool_find(pool, wire->saga_uid.data, wire->fence))
         return 0; /* we have it: nothing to do twice */
 
     struct saga_task *task;
@@ -323,20 +183,18 @@ static int receive_task(struct session *session, Saga__V1__Task **message, int64
         return err_set(err, ERR_NOMEM, "task");
     *message = NULL;
     task->handler = handler;
-    task->clock = &session->clock;
-    task->lock = &session->lock;
-    task->draining = &session->draining;
+    task->clock = &pool->clock;
+    task->lock = &pool->lock;
+    task->draining = &pool->draining;
+    task->came_ms = now_ms;
     task->lease.confirmed_ms = since_ms;
     task->lease.lease_ms = lease_ms;
     task->lease.attempt_until_ms = since_ms + attempt_ms;
     task->lease.extend_at_ms = since_ms + lease_ms / 3;
     if (task->lease.extend_at_ms < session->extend_check_ms)
         session->extend_check_ms = task->lease.extend_at_ms;
-    struct saga_task **bucket = &session->buckets[bucket_of(task->uid, task->fence)];
-    task->bucket_next = *bucket;
-    *bucket = task;
-    bool leaving = session->draining || session->server_drains;
-    list_add(session, task, leaving ? TASK_RELEASED : TASK_QUEUED);
+    bool leaving = pool->draining || session->server_drains;
+    pool_add(pool, task, session, leaving ? TASK_RELEASED : TASK_QUEUED);
     return 0;
 }
 
@@ -344,23 +202,24 @@ static int receive_ack(struct session *session, const Saga__V1__Ack *ack, struct
 {
     if (ack->saga_uid.len != TASK_UID_SIZE)
         return err_set(err, ERR_INVALID, "the server sent a malformed ack");
-    struct saga_task *task = find(session, ack->saga_uid.data, ack->fence);
+    struct saga_worker_stats *stats = &session->pool->stats;
+    struct saga_task *task = pool_find(session->pool, ack->saga_uid.data, ack->fence);
     if (!task || (task->state != TASK_REPORTED && task->state != TASK_FINISHED))
         return 0; /* acknowledged before */
     switch (ack->result) {
     case SAGA__V1__ACK__RESULT__RESULT_ACCEPTED:
-        session->stats.reports_accepted++;
+        stats->reports_accepted++;
         break;
     case SAGA__V1__ACK__RESULT__RESULT_DUPLICATE:
-        session->stats.reports_duplicate++;
+        stats->reports_duplicate++;
         break;
     case SAGA__V1__ACK__RESULT__RESULT_STALE:
-        session->stats.reports_stale++;
+        stats->reports_stale++;
         break;
     default:
         return err_set(err, ERR_INVALID, "the server sent an ack without a result");
     }
-    session_forget(session, task);
+    pool_forget(task);
     return 0;
 }
 
@@ -370,14 +229,14 @@ static int receive_extended(struct session *session, const Saga__V1__Extended__L
     int64_t lease_ms = extended->lease ? duration_ms(extended->lease) : 0;
     if (extended->saga_uid.len != TASK_UID_SIZE || lease_ms < 0)
         return err_set(err, ERR_INVALID, "the server sent a malformed extension");
-    struct saga_task *task = find(session, extended->saga_uid.data, extended->fence);
+    struct saga_task *task = pool_find(session->pool, extended->saga_uid.data, extended->fence);
     if (!task || (task->state != TASK_QUEUED && task->state != TASK_RUNNING))
         return 0;
     if (lease_ms == 0) {
-        session->stats.leases_lost++;
+        session->pool->stats.leases_lost++;
         task->lease.lost = true;
         if (task->state == TASK_QUEUED)
-            session_forget(session, task);
+            pool_forget(task);
     } else if (task->lease.extend_sent_ms != 0) {
         /* Counted from when we asked: the server cannot have read it before. */
         task->lease.confirmed_ms = task->lease.extend_sent_ms;
@@ -392,12 +251,14 @@ static int receive_cancel(struct session *session, const Saga__V1__CancelHint *h
 {
     if (hint->saga_uid.len != TASK_UID_SIZE)
         return err_set(err, ERR_INVALID, "the server sent a malformed cancel hint");
-    struct saga_task *task = find(session, hint->saga_uid.data, hint->fence);
+    struct saga_task *task = pool_find(session->pool, hint->saga_uid.data, hint->fence);
     if (!task)
         return 0;
     task->lease.cancelled = true;
-    if (task->state == TASK_QUEUED)
-        session_move(session, task, TASK_RELEASED);
+    if (task->state == TASK_QUEUED) {
+        task->session->nudged = true;
+        pool_move(task, task->session, TASK_RELEASED);
+    }
     return 0;
 }
 
@@ -409,7 +270,20 @@ static void receive_drain(struct session *session, const Saga__V1__DrainRequeste
     int64_t grace_ms = duration_ms(drain->grace);
     session->server_drains = true;
     session->server_drain_until_ms = now_ms + (grace_ms > 0 ? grace_ms / 2 : 0);
-    release_queue(session);
+    session_release_queue(session);
+}
+
+/* It speaks for what those without a stream left behind. */
+static void receive_welcome(struct session *session, int64_t now_ms)
+{
+    if (session->phase != SESSION_OPENING)
+        return;
+    session->phase = SESSION_ONLINE;
+    session->welcomed_ms = now_ms;
+    session->pool->stats.connects++;
+    for (unsigned i = 0; i < session->pool->session_count; i++)
+        if (session->pool->sessions[i]->phase != SESSION_ONLINE)
+            hand_over(session->pool->sessions[i], session, now_ms);
 }
 
 static int receive_command(struct session *session, Saga__V1__ServerMessage *message,
@@ -418,15 +292,11 @@ static int receive_command(struct session *session, Saga__V1__ServerMessage *mes
     int rc = 0;
     switch (message->command_case) {
     case SAGA__V1__SERVER_MESSAGE__COMMAND_WELCOME:
-        if (session->phase == SESSION_OPENING) {
-            session->phase = SESSION_ONLINE;
-            session->welcomed_ms = now_ms;
-            session->stats.connects++;
-        }
+        receive_welcome(session, now_ms);
         break;
     case SAGA__V1__SERVER_MESSAGE__COMMAND_TASKS:
         for (size_t i = 0; i < message->tasks->n_tasks && rc == 0; i++)
-            rc = receive_task(session, &message->tasks->tasks[i], since_ms, err);
+            rc = receive_task(session, &message->tasks->tasks[i], since_ms, now_ms, err);
         break;
     case SAGA__V1__SERVER_MESSAGE__COMMAND_ACKS:
         for (size_t i = 0; i < message->acks->n_acks && rc == 0; i++)

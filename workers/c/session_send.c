@@ -47,11 +47,33 @@ static void leases_add(struct leases *leases, struct saga_task *task)
     leases->pointers[leases->count++] = item;
 }
 
-static void leases_add_all(struct leases *leases, const struct task_list *list)
+/* Every task of this state, over all streams. */
+static void leases_add_all(struct leases *leases, const struct pool *pool, enum task_state state)
 {
-    struct saga_task *task = TAILQ_FIRST(list);
-    for (; task && leases->count < SESSION_LEASES; task = TAILQ_NEXT(task, place))
-        leases_add(leases, task);
+    struct saga_task *task;
+    for (unsigned i = 0; i < pool->session_count; i++)
+        TAILQ_FOREACH(task, &pool->sessions[i]->lists[state], place)
+        {
+            leases_add(leases, task);
+        }
+}
+
+/* What waits on other streams is held, too; what is too much for one Hello is given back there. */
+static void leases_add_queued(struct leases *leases, const struct pool *pool)
+{
+    for (unsigned i = 0; i < pool->session_count; i++) {
+        struct session *session = pool->sessions[i];
+        struct saga_task *next = TAILQ_FIRST(&session->lists[TASK_QUEUED]), *task;
+        while ((task = next) != NULL) {
+            next = TAILQ_NEXT(task, place);
+            if (leases->count < SESSION_LEASES) {
+                leases_add(leases, task);
+                continue;
+            }
+            session->nudged = true;
+            pool_move(task, session, TASK_RELEASED);
+        }
+    }
 }
 
 static char sdk_name[] = "libsagaworker/" SAGAD_VERSION;
@@ -60,10 +82,10 @@ static int next_hello(struct session *session, struct bytes *ret_message, struct
 {
     Saga__V1__WorkerMessage message = SAGA__V1__WORKER_MESSAGE__INIT;
     Saga__V1__Hello hello = SAGA__V1__HELLO__INIT;
-    size_t handler_count = session->handler_count;
+    struct pool *pool = session->pool;
+    size_t handler_count = pool->handler_count;
     CLEANUP(leases_done) struct leases held;
-    int rc =
-        leases_init(&held, session->counts[TASK_RUNNING] + session->counts[TASK_FINISHED], err);
+    int rc = leases_init(&held, SESSION_LEASES, err);
     CLEANUP(mem_free_p)
     Saga__V1__Subscription *items = mem_calloc(handler_count + 1, sizeof *items);
     CLEANUP(mem_free_p)
@@ -72,14 +94,17 @@ static int next_hello(struct session *session, struct bytes *ret_message, struct
         return err_set(err, ERR_NOMEM, "hello");
     for (size_t i = 0; i < handler_count; i++) {
         saga__v1__subscription__init(&items[i]);
-        items[i].handler = session->handlers[i].name;
-        items[i].max_in_flight = (uint32_t)session->handlers[i].max_in_flight;
+        items[i].handler = pool->handlers[i].name;
+        items[i].max_in_flight = (uint32_t)pool->handlers[i].max_in_flight;
         pointers[i] = &items[i];
     }
-    leases_add_all(&held, &session->lists[TASK_RUNNING]);
-    leases_add_all(&held, &session->lists[TASK_FINISHED]);
-    hello.worker_id = session->worker_id;
-    hello.instance = session->instance;
+    leases_add_all(&held, pool, TASK_RUNNING); /* never more than fit: pool_take */
+    leases_add_all(&held, pool, TASK_FINISHED);
+    leases_add_all(&held, pool, TASK_REPORTED);
+    leases_add_queued(&held, pool);
+    hello.worker_id = pool->worker_id;
+    hello.instance = pool->instance;
+    hello.only_stream = pool->session_count == 1;
     hello.sdk = sdk_name;
     hello.n_handlers = handler_count;
     hello.handlers = pointers;
@@ -151,7 +176,7 @@ static int next_reports(struct session *session, struct bytes *ret_message, stru
     if (pack(SAGA__V1__WORKER_MESSAGE__COMMAND_REPORT, &message, ret_message, err) != 0)
         return err->code;
     for (size_t i = 0; i < count; i++)
-        session_move(session, items[i].task, TASK_REPORTED);
+        pool_move(items[i].task, session, TASK_REPORTED);
     return 0;
 }
 
@@ -177,7 +202,7 @@ static int next_release(struct session *session, struct bytes *ret_message, stru
     if (pack(SAGA__V1__WORKER_MESSAGE__COMMAND_RELEASE, &message, ret_message, err) != 0)
         return err->code;
     for (size_t i = 0; i < leases.count; i++)
-        session_forget(session, TAILQ_FIRST(&session->lists[TASK_RELEASED]));
+        pool_forget(TAILQ_FIRST(&session->lists[TASK_RELEASED]));
     return 0;
 }
 
@@ -223,47 +248,43 @@ static int next_extend(struct session *session, int64_t now_ms, struct bytes *re
     return pack(SAGA__V1__WORKER_MESSAGE__COMMAND_EXTEND, &message, ret_message, err);
 }
 
-/* The total that a handler may have been sent on this stream. It only grows. */
-static uint64_t credit_total(const struct session *session, const struct session_handler *handler)
-{
-    bool paused = session->draining || session->server_drains ||
-                  session->counts[TASK_REPORTED] >= SESSION_UNACKED_MAX;
-    uint64_t slots = (uint64_t)handler->max_in_flight;
-    if (paused || handler->in_use >= slots)
-        return handler->granted;
-    uint64_t total = handler->received + slots - handler->in_use;
-    return total > handler->granted ? total : handler->granted;
-}
-
 /* A quarter of the slots is said at once, and so is anything while the server has less than that
  * left: each task of a busy worker would otherwise cost a message of its own. */
-static bool credit_is_worth_a_message(const struct session_handler *handler, uint64_t total)
+static bool credit_is_worth_a_message(const struct session_credit *credit, int max_in_flight)
 {
-    uint64_t quarter = (uint64_t)handler->max_in_flight / 4;
-    uint64_t left = handler->granted - handler->received;
-    return total > handler->granted && (total - handler->granted >= quarter || left < quarter);
+    uint64_t quarter = (uint64_t)max_in_flight / 4, more = credit->offered - credit->granted;
+    uint64_t left = credit->granted - credit->received;
+    return more > 0 && (more >= quarter || left < quarter);
 }
 
-static int next_credit(struct session *session, bool repeat, struct bytes *ret_message,
-                       struct err *err)
+static int next_credit(struct session *session, int64_t now_ms, bool repeat,
+                       struct bytes *ret_message, struct err *err)
 {
     Saga__V1__WorkerMessage message = SAGA__V1__WORKER_MESSAGE__INIT;
     Saga__V1__Credit credit = SAGA__V1__CREDIT__INIT;
-    size_t count = session->handler_count;
+    struct pool *pool = session->pool;
+    size_t count = pool->handler_count;
+    bool paused = pool->draining || session->server_drains ||
+                  session->counts[TASK_REPORTED] >= SESSION_UNACKED_MAX;
     CLEANUP(mem_free_p) Saga__V1__Credit__PerHandler *items = mem_calloc(count, sizeof *items);
     CLEANUP(mem_free_p)
     Saga__V1__Credit__PerHandler **pointers = mem_calloc(count, sizeof(void *));
     if (!items || !pointers)
         return err_set(err, ERR_NOMEM, "credit");
     for (size_t i = 0; i < count; i++) {
-        struct session_handler *handler = &session->handlers[i];
-        uint64_t total = credit_total(session, handler);
-        if (!repeat && !credit_is_worth_a_message(handler, total))
+        struct pool_handler *handler = &pool->handlers[i];
+        struct session_credit *said = &session->credits[i];
+        if (!paused)
+            said->offered += pool_offer(pool, session, handler, now_ms);
+        bool worth = !paused && credit_is_worth_a_message(said, handler->max_in_flight);
+        if (!repeat && !worth)
             continue;
+        if (!paused)
+            said->granted = said->offered;
         Saga__V1__Credit__PerHandler *item = &items[credit.n_handlers];
         saga__v1__credit__per_handler__init(item);
         item->handler = handler->name;
-        item->total = handler->granted = total;
+        item->total = said->granted;
         pointers[credit.n_handlers++] = item;
     }
     session->credit_due = session->counts[TASK_REPORTED] >= SESSION_UNACKED_MAX;
@@ -285,13 +306,28 @@ static int next_drain(struct session *session, int64_t now_ms, struct bytes *ret
     return pack(SAGA__V1__WORKER_MESSAGE__COMMAND_DRAIN, &message, ret_message, err);
 }
 
+/* What came beyond the slots and has waited for long enough is given back; offers are looked at. */
+static void share(struct session *session, int64_t now_ms)
+{
+    struct saga_task *next = TAILQ_FIRST(&session->lists[TASK_QUEUED]), *task;
+    while ((task = next) != NULL && now_ms - task->came_ms >= POOL_SURPLUS_MS) {
+        next = TAILQ_NEXT(task, place);
+        if (task->handler->in_use > (uint64_t)task->handler->max_in_flight)
+            pool_move(task, session, TASK_RELEASED);
+    }
+    session->credit_due = true;
+    session->share_check_ms = now_ms + POOL_SPARE_MS;
+}
+
 static int next(struct session *session, int64_t now_ms, struct bytes *ret_message, struct err *err)
 {
+    if (now_ms >= session->share_check_ms && session->pool->session_count > 1)
+        share(session, now_ms);
     if (!session->hello_sent) {
         session->hello_sent = true;
         return next_hello(session, ret_message, err);
     }
-    if (session->draining && !session->drain_sent)
+    if (session->pool->draining && !session->drain_sent)
         return next_drain(session, now_ms, ret_message, err);
     if (now_ms >= session->extend_check_ms) {
         int rc = next_extend(session, now_ms, ret_message, err);
@@ -304,7 +340,7 @@ static int next(struct session *session, int64_t now_ms, struct bytes *ret_messa
         return next_release(session, ret_message, err);
     bool repeat = now_ms - session->sent_ms >= SESSION_IDLE_MS;
     if (session->credit_due || repeat)
-        return next_credit(session, repeat, ret_message, err);
+        return next_credit(session, now_ms, repeat, ret_message, err);
     return 0;
 }
 

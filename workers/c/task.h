@@ -1,7 +1,7 @@
-/* A task from its arrival until its report is acknowledged. Plain data of session.c; what a handler
+/* A task from its arrival until its report is acknowledged. Plain data of pool.c; what a handler
  * may see of it is in sagaworker.h.
  * thread: `message` and the outcome belong to the handler's thread while RUNNING; the lease fields
- * are guarded by session->lock. */
+ * are guarded by pool->lock. */
 #ifndef WORKER_TASK_H
 #define WORKER_TASK_H
 
@@ -45,16 +45,18 @@ struct saga_task {
     TAILQ_ENTRY(saga_task) place; /* in the list of its state */
     struct saga_task *bucket_next;
     enum task_state state;
-    struct session_handler *handler; /* borrowed from the session */
-    Saga__V1__Task *message;         /* owned; NULL once the handler has returned */
+    struct pool_handler *handler; /* borrowed from the pool */
+    struct session *session;      /* the one that speaks for it */
+    int64_t came_ms;              /* when it was received */
+    Saga__V1__Task *message;      /* owned; NULL once the handler has returned */
     uint8_t uid[TASK_UID_SIZE];
     int64_t fence;
     int thread;
     struct task_lease lease;
     struct task_outcome outcome;
     const struct clock *clock; /* borrowed */
-    pthread_mutex_t *lock;     /* borrowed: the session's */
-    const bool *draining;      /* borrowed: the session's */
+    pthread_mutex_t *lock;     /* borrowed: the pool's */
+    const bool *draining;      /* borrowed: the pool's */
 };
 
 /* Takes *message over on success. 0, or -1 when memory is out. */
