@@ -3,6 +3,8 @@
  * single faults put into it; each allocation of each call made to fail in turn. */
 #include "core_world.h"
 
+#include "core/limits.h"
+
 #include <stdio.h>
 
 enum { ENTRIES = 8 };
@@ -248,6 +250,77 @@ static void test_a_repeat_of_an_unknown_outcome_is_refused(void **state)
     }
 }
 
+/* The last of the entries is refused, by its rule. Leases get a worker. */
+static void assert_refused(const struct journal_entry *entries, size_t count, const char *rule)
+{
+    struct journal journal;
+    open_journal(&journal);
+    for (size_t i = 0; i < ENTRIES; i++)
+        journal_entry_done(&journal.entries[i]);
+    for (size_t i = 0; i < count; i++) {
+        struct journal_entry *entry = &journal.entries[i];
+        *entry = entries[i];
+        entry->seq = (int64_t)i + 1;
+        entry->fence = entry->kind == ENTRY_LEASE ? fence_make(0, entry->seq) : 0;
+        entry->try_ = entry->kind == ENTRY_LEASE;
+        entry->worker = entry->kind == ENTRY_LEASE ? text("worker/1") : NULL;
+    }
+    struct saga *saga = NULL;
+    struct err err;
+    char position[32];
+    (void)snprintf(position, sizeof position, "position %zu ", count);
+    assert_int_equal(
+        saga_replay(journal.definition, &journal.row, journal.entries, count, &saga, &err),
+        ERR_INTERNAL);
+    if (!strstr(err.msg, position) || !strstr(err.msg, rule))
+        fail_msg("wanted %s: %s", rule, err.msg);
+    close_journal(&journal);
+}
+
+static void test_each_refusal_tells_position_and_rule(void **state)
+{
+    (void)state;
+    const struct journal_entry a_live = { .step = 0 }, b_live = { .step = 1 },
+                               a_done = { .step = 0, .outcome = OUTCOME_DONE },
+                               b_done = { .step = 1, .outcome = OUTCOME_DONE },
+                               a_lost = { .step = 0, .outcome = OUTCOME_EXPIRED },
+                               end = { .kind = ENTRY_END, .step = -1 },
+                               again = { .kind = ENTRY_RETRY, .step = 0 },
+                               parks = { .kind = ENTRY_PARK, .reason = PARK_RETRIES_EXHAUSTED },
+                               cancel = { .kind = ENTRY_COMPENSATE, .reason = CAUSE_CANCELLED };
+    struct journal_entry nowhere = cancel, probe = cancel, late = a_lost;
+    nowhere.step = 2;
+    probe.operation = OPERATION_PROBE;
+    late.kind = ENTRY_LATE_REPORT;
+    late.about = 1;
+#define REFUSED(rule, ...)                                                                         \
+    assert_refused((const struct journal_entry[]){ __VA_ARGS__ },                                  \
+                   ARRAY_LEN(((const struct journal_entry[]){ __VA_ARGS__ })), rule)
+    REFUSED("a lease while PARKED", parks, a_live);
+    REFUSED("a lease while COMPENSATING", a_done, cancel, b_live);
+    REFUSED("no operation 0 of step 2", a_done, nowhere);
+    REFUSED("no operation 2 of step 0", a_done, probe);
+    REFUSED("a retry beside a live lease", a_live, again);
+    REFUSED("outcome 6", a_lost, late); /* EXPIRED is no worker's to say */
+    REFUSED("an end while something is left to do", a_done, end);
+    REFUSED("an entry after the end", a_done, b_done, end, cancel);
+#undef REFUSED
+}
+
+static void test_a_journal_beyond_every_limit_is_refused(void **state)
+{
+    (void)state;
+    struct journal journal;
+    open_journal(&journal);
+    struct saga *saga = NULL;
+    struct err err;
+    assert_int_equal(saga_replay(journal.definition, &journal.row, journal.entries,
+                                 2 * LIMIT_JOURNAL_ENTRIES + 1, &saga, &err),
+                     ERR_INTERNAL); /* without a look at them */
+    assert_non_null(strstr(err.msg, "a journal of 20001 entries"));
+    close_journal(&journal);
+}
+
 static void test_a_live_lease_with_a_result_is_refused(void **state)
 {
     (void)state;
@@ -386,6 +459,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_the_rules_cannot_have_written),
         cmocka_unit_test(test_a_repeat_of_an_unknown_outcome_is_refused),
+        cmocka_unit_test(test_each_refusal_tells_position_and_rule),
+        cmocka_unit_test(test_a_journal_beyond_every_limit_is_refused),
         cmocka_unit_test(test_a_live_lease_with_a_result_is_refused),
         cmocka_unit_test(test_lost_doubt_is_refused),
         cmocka_unit_test(test_replay_without_memory),
