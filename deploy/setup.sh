@@ -9,7 +9,7 @@ packages=(
     build-essential cmake ninja-build pkg-config ccache
     libgrpc-dev libprotobuf-dev libprotobuf-c-dev protobuf-compiler protobuf-c-compiler
     libpq-dev libssl-dev libjansson-dev libinih-dev uthash-dev libcmocka-dev
-    postgresql-15 postgresql-client-15
+    postgresql-15 postgresql-client-15 libfaketime
 )
 checks=(clang-14 clang-format-14 clang-tidy-14 cppcheck)
 
