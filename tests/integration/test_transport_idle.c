@@ -246,7 +246,11 @@ static void test_t1_good_peers_that_only_ping_are_never_cut(void **state)
         for (size_t i = 0; i < ARRAY_LEN(idle); i++) {
             if (since_begun() > next_credit)
                 raw_worker_credit(idle[i], "idle", 1);
-            assert_int_equal(raw_worker_status(idle[i], LOOK_MS / 2, NULL), -1);
+            const char *message = "";
+            int code = raw_worker_status(idle[i], LOOK_MS / 2, &message);
+            if (code != -1)
+                fail_msg("keepalive of %d ms: the stream ended after %lld ms: %d %s",
+                         keepalive_ms[i], (long long)since_begun(), code, message);
         }
         next_credit += since_begun() > next_credit ? CREDIT_MS : 0;
         /* The ordinary worker, the other one, the idle ones: all but the swallowed one. */
