@@ -366,10 +366,14 @@ static void complete_write(struct engine *engine, struct flight *flight)
     assert(flight->slot);
     switch (flight->op.result) {
     case STORE_OK:
-        if (flight->op.kind == STORE_EXTEND)
+        if (flight->op.kind == STORE_EXTEND) {
             extend_ok(engine, flight);
-        else
+        } else if (flight->op.not_owner) { /* a copy from before somebody took it: what follows? */
+            COUNT(engine, decisions_lost, 1);
+            decide_anew(engine, flight);
+        } else {
             transition_ok(engine, flight);
+        }
         return;
     case STORE_EXISTS:
         start_exists(engine, flight);

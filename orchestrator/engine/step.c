@@ -51,6 +51,7 @@ static void slot_fly(struct engine *engine, struct slot *slot, struct flight *fl
     if (kind == STORE_START || kind == STORE_TRANSITION) {
         flight->op.saga = slot->saga;
         flight->op.transition = &flight->transition;
+        flight->op.asks_owner = engine->nodes_alive > 1;
     }
     slot->flight = flight;
     slot->state = kind == STORE_LOAD_UID ? SLOT_LOADING : SLOT_BUSY;

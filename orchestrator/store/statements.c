@@ -180,10 +180,12 @@ const struct stmt stmts[STMT_COUNT] = {
         " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " GRANT_ROWS_FROM_3 ") AS u"
         " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
 
-    [STMT_FINISH] = { "finish", 9, { FINISH_PARAMS },
+    /* It looks at its lease alone; whose the saga is is asked where there are several nodes. */
+    [STMT_FINISH] = { "finish", 11, { FINISH_PARAMS, OID_BOOL, OID_TEXT },
         "UPDATE journal e" FINISH_SET
         " FROM (SELECT " FINISH_ROWS ") AS u" FINISH_WHERE
-        " RETURNING e.saga_uid, e.seq, now()" },
+        " RETURNING e.saga_uid, e.seq, now(), CASE WHEN $10 THEN (SELECT s.owner IS DISTINCT FROM"
+        " $11 FROM saga s WHERE s.shard = e.shard AND s.saga_uid = e.saga_uid) ELSE false END" },
 
     /* The next lease comes FROM the entry that was finished. Returns the new position. */
     [STMT_FINISH_GRANT] = { "finish_grant", 19, { FINISH_PARAMS, GRANT_PARAMS, OID_TEXT },

@@ -73,6 +73,9 @@ struct store_op {
     /* START, TRANSITION: borrowed until completed */
     const struct saga *saga;
     const struct transition *transition;
+    /* TRANSITION that ends a lease and does nothing else: looks whose the saga is, for that alone
+     * does not tell whether the copy was out of date. Result: not_owner. */
+    bool asks_owner;
     /* START */
     uint8_t input_digest[32]; /* SHA-256 of the input */
 
@@ -116,6 +119,7 @@ struct store_op {
     size_t saga_count;        /* LOAD_KEY: 0 when only the key is left */
     struct uuid *uids;        /* OWN, ADOPT */
     size_t uid_count;
+    bool not_owner;      /* TRANSITION: it is another node's; load it before anything follows */
     int32_t nodes_alive; /* HEARTBEAT: this one included */
     bool was_dead; /* HEARTBEAT: its last one was more than dead_ms ago: others have adopted */
     struct bytes content; /* LOAD_DEFINITION: packed saga.v1.SagaDefinition */

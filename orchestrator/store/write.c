@@ -358,9 +358,15 @@ void write_fill(struct params *params, const struct write *writes, size_t count,
         put(params, &writes[i], self->node);
     }
     /* What is the same for all, behind the arrays. */
+    bool asks_owner = false;
+    for (size_t i = 0; i < count && stmt == STMT_FINISH; i++)
+        asks_owner = asks_owner || writes[i].op->asks_owner;
+    if (stmt == STMT_FINISH)
+        params_bool(params, asks_owner);
     if (stmt == STMT_START || stmt == STMT_GRANT || stmt == STMT_FINISH_GRANT || stmt == STMT_PHASE)
         params_text(params, self->granter);
-    if (stmt == STMT_START || stmt == STMT_PHASE || stmt == STMT_TAKE || stmt == STMT_LET_GO)
+    if (stmt == STMT_START || stmt == STMT_FINISH || stmt == STMT_PHASE || stmt == STMT_TAKE ||
+        stmt == STMT_LET_GO)
         params_text(params, self->node);
 }
 
@@ -420,6 +426,7 @@ int write_mark(const PGresult *result, struct write *writes, size_t count, struc
         struct uuid uid = columns.uid = columns_uuid(&columns, &present);
         int64_t seq = columns_int8(&columns);
         int64_t now_ms = columns_time_ms(&columns);
+        bool not_owner = writes[0].stmt == STMT_FINISH && columns_bool(&columns);
         struct write *write = find(writes, count, &uid, seq);
         if (!columns.failed && !write)
             return err_set(err, ERR_INTERNAL, "%s returned a row that was not asked for", name);
@@ -429,6 +436,7 @@ int write_mark(const PGresult *result, struct write *writes, size_t count, struc
         for (; write < writes + count && compare_place(write, &uid, seq) == 0; write++) {
             write->applied = true;
             write->now_ms = now_ms;
+            write->op->not_owner = not_owner;
         }
     }
     return 0;

@@ -194,6 +194,24 @@ static void assert_granter(struct store *store, const struct uuid *uid, int64_t 
     copy_done(&stored);
 }
 
+/* A lease that ends and nothing else: only the owner's copy is sure to know what follows. */
+static void test_a_finish_tells_whose_the_saga_is_where_that_is_asked(void **state)
+{
+    (void)state;
+    struct copy copy;
+    copy_new(&copy, "whose", "w/1");
+    copy_write(&copy, one, STORE_OK);
+    for (int round = 0; round < 3; round++) {
+        copy_report(&copy, OUTCOME_RETRY, NULL);
+        copy.op.asks_owner = round > 0;
+        copy_write(&copy, round == 1 ? two : one, STORE_OK);
+        assert_int_equal(copy.op.not_owner, round == 1);
+        copy_grant(&copy, "w/1");
+        copy_write(&copy, one, STORE_OK);
+    }
+    copy_done(&copy);
+}
+
 /* The four statements that grant: start, grant, finish_grant, phase. */
 static void test_a_lease_names_the_process_that_granted_it(void **state)
 {
@@ -902,6 +920,7 @@ static void test_the_migration_knows_the_owners(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        NODE_TEST(test_a_finish_tells_whose_the_saga_is_where_that_is_asked),
         NODE_TEST(test_a_lease_names_the_process_that_granted_it),
         NODE_TEST(test_own_lists_what_is_open_and_ours),
         NODE_TEST(test_only_the_sagas_of_a_dead_node_are_adopted),
