@@ -237,14 +237,15 @@ static void test_t1_good_peers_that_only_ping_are_never_cut(void **state)
     begin_swallowing();
     int64_t frozen_ms = since_begun(), next_ping = PING_MS, next_credit = CREDIT_MS;
     while (since_begun() < until_ms) {
+        bool pings = since_begun() > next_ping, credits = since_begun() > next_credit;
         for (size_t i = 0; i < ARRAY_LEN(scenes); i++) {
             look_at(&scenes[i]);
-            if (scenes[i].pings && since_begun() > next_ping)
+            if (scenes[i].pings && pings)
                 ping(&scenes[i]);
         }
-        next_ping += since_begun() > next_ping ? PING_MS : 0;
+        next_ping += pings ? PING_MS : 0;
         for (size_t i = 0; i < ARRAY_LEN(idle); i++) {
-            if (since_begun() > next_credit)
+            if (credits)
                 raw_worker_credit(idle[i], "idle", 1);
             const char *message = "";
             int code = raw_worker_status(idle[i], LOOK_MS / 2, &message);
@@ -252,7 +253,7 @@ static void test_t1_good_peers_that_only_ping_are_never_cut(void **state)
                 fail_msg("keepalive of %d ms: the stream ended after %lld ms: %d %s",
                          keepalive_ms[i], (long long)since_begun(), code, message);
         }
-        next_credit += since_begun() > next_credit ? CREDIT_MS : 0;
+        next_credit += credits ? CREDIT_MS : 0;
         /* The ordinary worker, the other one, the idle ones: all but the swallowed one. */
         if (!noticed_ms && rig_counter(&rig, "workers_connected") == 2 + (int)ARRAY_LEN(idle))
             noticed_ms = since_begun() - frozen_ms;
