@@ -21,7 +21,7 @@
 enum { REST_MS = 120000, SOON = 30000, CONNECTIONS = 60 };
 
 static const char *const settings[] = { "max_connections=60", "superuser_reserved_connections=1",
-                                        NULL };
+                                        "recovery_init_sync_method=syncfs", NULL };
 static struct rig rig = { .server_args = { "--resend-grace", "500ms", "--stream-lost", "500ms" },
                           .postgres_settings = settings };
 static struct rng rng;
