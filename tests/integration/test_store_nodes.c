@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 enum { DEAD_MS = 10 * 1000, NEVER_DEAD_MS = 1000 * 1000 };
@@ -352,11 +353,11 @@ static void test_what_was_let_go_is_found_by_its_hints(void **state)
     lets_go(one, &waiting, INT64_MAX, "pay.do", STORE_OK);
     lets_go(one, &both, now_ms + hour_ms, "pay.do", STORE_OK);
     lets_go(one, &parked, INT64_MAX, NULL, STORE_OK);
-    char at[128];
+    char at[160];
     (void)snprintf(at, sizeof at,
                    "owner IS NULL AND waiting_handler = 'pay.do' AND wake_at = '1970-01-01Z'"
-                   "::timestamptz + %lld * interval '1 ms'",
-                   (long long)(now_ms + hour_ms));
+                   "::timestamptz + %" PRId64 " * interval '1 ms'",
+                   now_ms + hour_ms);
     assert_true(saga_is(&both, at)); /* to the millisecond */
     assert_true(saga_is(&parked, "wake_at IS NULL AND waiting_handler IS NULL"));
     assert_int_equal(adopted(two, NEVER_DEAD_MS, "pay.undo"), 1);

@@ -8,6 +8,7 @@
 #include "session_world.h"
 #include "support/proof.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { FENCES_MAX = 4096, STEPS = 20000, STEPS_FULL = 400000, RUNNING_MAX = 16 };
@@ -254,9 +255,9 @@ static void test_a_random_walk(void **state)
         walk.fence_count = walk.acked = walk.released = 0;
     }
     walk_settle();
-    print_message("%lld acked, %lld given back, %lld streams lost, %lld times beyond the slots\n",
-                  (long long)(acked + walk.acked), (long long)(released + walk.released),
-                  (long long)walk.restarts, (long long)walk.beyond);
+    print_message("%" PRId64 " acked, %" PRId64 " given back, %" PRId64 " streams lost, %" PRId64
+                  " times beyond the slots\n",
+                  acked + walk.acked, released + walk.released, walk.restarts, walk.beyond);
     assert_true(acked + walk.acked > 100 && released + walk.released > 20);
     assert_true(walk.restarts > 100 && walk.beyond > 100);
 }

@@ -33,7 +33,7 @@ int pool_init(struct pool *pool, const char *worker_id, int64_t drain_ms, const 
 
 void pool_done(struct pool *pool)
 {
-    for (size_t i = 0; i < pool->handler_count; i++)
+    for (size_t i = 0; pool->handlers && i < pool->handler_count; i++)
         mem_free(pool->handlers[i].name);
     mem_free(pool->handlers);
     mem_free(pool->worker_id);

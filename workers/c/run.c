@@ -80,18 +80,18 @@ static int add_streams(struct saga_worker *worker, const char *const *addresses,
     while (addresses[count])
         count++;
     worker->streams = mem_calloc(count, sizeof *worker->streams);
-    for (size_t i = 0; worker->streams && i < count; i++) {
+    if (!worker->streams)
+        return err_set(err, ERR_NOMEM, "addresses");
+    for (size_t i = 0; i < count; i++) {
         struct stream *stream = &worker->streams[i];
         stream->worker = worker;
         session_init(&stream->session, &worker->pool);
         worker->stream_count++;
         stream->address = mem_strdup(addresses[i]);
         if (!stream->address)
-            break;
+            return err_set(err, ERR_NOMEM, "addresses");
     }
-    if (worker->stream_count == count && worker->streams[count - 1].address)
-        return 0;
-    return err_set(err, ERR_NOMEM, "addresses");
+    return 0;
 }
 
 int saga_worker_new(const struct saga_worker_options *options, struct saga_worker **ret_worker,
@@ -184,21 +184,28 @@ static int64_t now_ms(const struct saga_worker *worker)
     return clock_mono_ms(&worker->pool.clock);
 }
 
-/* Unlocks, and wakes the I/O threads that got something to say meanwhile. `own` is awake. */
-static void unlock(struct saga_worker *worker, const struct stream *own)
+/* Unlocks, and wakes the I/O threads that got something to say meanwhile. */
+static void unlock(struct saga_worker *worker)
 {
     bool offline = false;
     for (size_t i = 0; i < worker->stream_count; i++) {
         struct stream *stream = &worker->streams[i];
-        if (stream->session.nudged && stream != own) {
-            transport_wake(stream->transport);
-            offline = offline || stream->session.phase == SESSION_OFFLINE;
-        }
+        if (!stream->session.nudged)
+            continue;
         stream->session.nudged = false;
+        transport_wake(stream->transport);
+        offline = offline || stream->session.phase == SESSION_OFFLINE;
     }
     if (offline)
         pthread_cond_broadcast(&worker->io);
     pthread_mutex_unlock(&worker->pool.lock);
+}
+
+/* The same by a stream's own thread, which is awake. */
+static void unlock_io(struct stream *stream)
+{
+    stream->session.nudged = false;
+    unlock(stream->worker);
 }
 
 /* Handler threads. */
@@ -223,11 +230,11 @@ static void *run_handlers(void *ctx)
         }
         task->thread = self->number;
         const struct pool_handler *handler = task->handler;
-        unlock(worker, NULL);
+        unlock(worker);
         handler->run(task, handler->ctx);
         pthread_mutex_lock(&pool->lock);
         pool_finish(pool, task, now_ms(worker));
-        unlock(worker, NULL);
+        unlock(worker);
         pthread_mutex_lock(&pool->lock);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -255,7 +262,7 @@ static void end_stream(struct stream *stream, int64_t linger_ms, const char *why
     session_lost(session, now_ms(worker));
     int64_t wait_ms = session->reconnect_ms - now_ms(worker);
     bool draining = worker->pool.draining;
-    unlock(worker, stream);
+    unlock_io(stream);
     if (why)
         log_line(was_online && !draining ? LOG_WARN : LOG_INFO, "stream to the orchestrator ended",
                  "address", stream->address, "err", why, "retry_ms",
@@ -269,7 +276,7 @@ static void open_stream(struct stream *stream)
     int rc = transport_open(stream->transport, stream->address, &err);
     pthread_mutex_lock(&worker->pool.lock);
     session_opened(&stream->session, now_ms(worker));
-    unlock(worker, stream);
+    unlock_io(stream);
     if (rc != 0)
         end_stream(stream, 0, err.msg);
 }
@@ -286,7 +293,7 @@ static int take_in(struct stream *stream, const struct bytes *received, int64_t 
         pthread_cond_signal(&worker->work);
     else if (session->counts[TASK_QUEUED] > 1)
         pthread_cond_broadcast(&worker->work);
-    unlock(worker, stream);
+    unlock_io(stream);
     return rc;
 }
 
@@ -304,7 +311,7 @@ static void pump(struct stream *stream)
         rc = session_next(session, since_ms, &message, &err);
     bool over = session_is_over(session, since_ms);
     int64_t wait_ms = session_wake_ms(session) - since_ms;
-    unlock(worker, stream);
+    unlock_io(stream);
     if (rc == 0 && message.size > 0) {
         rc = transport_send(stream->transport, &message, &err);
         stream->sending = rc == 0;
@@ -368,7 +375,7 @@ static void *run_io(void *ctx)
             wait_offline(worker, until_ms);
             continue;
         }
-        unlock(worker, stream);
+        unlock_io(stream);
         if (offline)
             open_stream(stream);
         else
@@ -420,7 +427,7 @@ static void wait_for_drain(struct saga_worker *worker)
     }
     pthread_mutex_lock(&worker->pool.lock);
     pool_drain(&worker->pool, now_ms(worker));
-    unlock(worker, NULL);
+    unlock(worker);
 }
 
 /* Threads: first the streams', then the handlers'. */
