@@ -10,8 +10,9 @@ packages=(
     libgrpc-dev libprotobuf-dev libprotobuf-c-dev protobuf-compiler protobuf-c-compiler
     libpq-dev libssl-dev libjansson-dev libinih-dev uthash-dev libcmocka-dev
     postgresql-15 postgresql-client-15 libfaketime
+    clang-14 libclang-rt-14-dev llvm-14 valgrind
 )
-checks=(clang-14 clang-format-14 clang-tidy-14 cppcheck)
+checks=(clang-format-14 clang-tidy-14 cppcheck)
 
 case "${1-}" in
     '') ;;

@@ -8,11 +8,13 @@
 #   SAGAD_TEST_KEEP   keep the scratch directories of the tests
 set -euo pipefail
 
-# suite        everyday  full: the seconds that it may take on 2 cores
+# suite        everyday  full: the seconds that it may take on 2 cores; -: not at this size
 budgets="
 unit           60        300
 integration    480       1800
 fault          150       1200
+fuzz           240       1200
+tsan           -         1800
 "
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -57,8 +59,12 @@ done
 all=no
 if [ ${#suites[@]} = 0 ]; then
     all=yes
-    mapfile -t suites < <(awk 'NF { print $1 }' <<<"$budgets")
+    mapfile -t suites < <(awk -v size="$size" \
+        'NF && (size == "full" ? $3 : $2) != "-" { print $1 }' <<<"$budgets")
 fi
+for suite in "${suites[@]}"; do
+    [ "$(budget_of "$suite")" != - ] || usage
+done
 
 "$root/deploy/setup.sh" || stop_without_tests "setup"
 
