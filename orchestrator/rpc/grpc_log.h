@@ -1,6 +1,6 @@
-/* gRPC's own log, as lines of ours. It is also the only place where gRPC says that it has given up a
- * socket: accept failed once, and whoever connects to it from then on waits in the kernel's queue for
- * ever. Of the whole process. Any thread. */
+/* gRPC's own log, as lines of ours. It is also the only place where gRPC says that it has given up
+ * a socket: accept failed once, and whoever connects to it from then on waits in the kernel's queue
+ * for ever. Of the whole process. Any thread. */
 #ifndef RPC_GRPC_LOG_H
 #define RPC_GRPC_LOG_H
 

@@ -48,7 +48,7 @@ struct rpc_server {
     atomic_int refs;
     struct engine *engine;
     char *node;
-    size_t streams_max, stream_send_bytes_max;
+    size_t streams_max, stream_send_bytes_max, send_bytes_max;
     grpc_server *grpc;
     struct listener *listeners;
     size_t listener_count;

@@ -61,6 +61,7 @@ static struct rpc_server *server_new(const struct rpc_options *options)
     server->streams_max = options->streams_max ? options->streams_max : RPC_STREAMS_MAX;
     server->stream_send_bytes_max =
         options->stream_send_bytes_max ? options->stream_send_bytes_max : RPC_STREAM_SEND_BYTES_MAX;
+    server->send_bytes_max = options->send_bytes_max ? options->send_bytes_max : RPC_SEND_BYTES_MAX;
     server->node = mem_strdup(options->node ? options->node : "");
     server->listeners = mem_calloc(options->address_count + 1, sizeof *server->listeners);
     server->pump_count = options->threads > 0 ? (size_t)options->threads : RPC_THREADS;

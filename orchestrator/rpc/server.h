@@ -16,6 +16,7 @@ struct rpc_options {
     int threads;                  /* completion-queue threads; 0: 2 */
     size_t streams_max;           /* worker streams; 0: 1,000 */
     size_t stream_send_bytes_max; /* 0: 8 MiB waiting in one stream's send queue */
+    size_t send_bytes_max;        /* 0: 256 MiB waiting in all of them together */
 };
 
 /* Binds (ERR_INVALID or ERR_UNAVAILABLE names the address) and serves. Health answers NOT_SERVING

@@ -291,10 +291,13 @@ static bool put(struct worker_stream *stream, struct send_list *list)
     return taken;
 }
 
+/* Whoever takes what he is sent has room, however much others leave untaken. */
 static bool has_room_below(struct worker_stream *stream, size_t limit)
 {
-    return sender_bytes(&stream->sender) < limit &&
-           atomic_load(&stream->call->server->send_bytes) < RPC_SEND_BYTES_MAX;
+    const struct rpc_server *server = stream->call->server;
+    size_t bytes = sender_bytes(&stream->sender);
+    return bytes == 0 ||
+           (bytes < limit && atomic_load(&server->send_bytes) < (long long)server->send_bytes_max);
 }
 
 static bool op_has_room(struct worker_link *link)

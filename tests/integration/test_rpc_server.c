@@ -4,11 +4,12 @@
  * real PostgreSQL, asked over real connections; it is stopped with calls and streams open. */
 #include "base/clock.h"
 #include "core/limits.h"
-#include "rpc/server.h"
+#include "rpc/internal.h"
 #include "store/pg.h"
 #include "support/raw_stream.h"
 #include "support/raw_worker.h"
 #include "support/rig.h"
+#include "support/wait.h"
 #include "wire/definition_codec.h"
 
 #include <grpc/grpc.h>
@@ -19,6 +20,7 @@
 
 enum { SOON = 10000, INVALID_ARGUMENT = 3, NOT_FOUND = 5, EXHAUSTED = 8, UNIMPLEMENTED = 12 };
 enum { UNAVAILABLE = 14, SEND_BYTES_MAX = 256 * 1024, STREAMS_MAX = 6 };
+enum { ALL_SEND_BYTES_MAX = 300 * 1024 };
 
 static struct test_postgres *postgres;
 static char conninfo[POSTGRES_CONNINFO_SIZE];
@@ -71,6 +73,7 @@ static int start_server(void)
         .node = "test",
         .streams_max = STREAMS_MAX,
         .stream_send_bytes_max = SEND_BYTES_MAX,
+        .send_bytes_max = ALL_SEND_BYTES_MAX,
     };
     SETUP_OK(rpc_server_start(&options, &server, &err), &err);
     (void)snprintf(address, sizeof address, "127.0.0.1:%d", rpc_server_port(server, 0));
@@ -730,6 +733,57 @@ static void test_a_worker_that_does_not_read_holds_up_no_memory(void **state)
     (void)raw_worker_cut(worker); /* always NULL */
 }
 
+static bool nothing_is_counted(void *ctx)
+{
+    (void)ctx;
+    return atomic_load(&server->send_bytes) == 0 && atomic_load(&server->request_bytes) == 0 &&
+           atomic_load(&server->answer_bytes) == 0 && atomic_load(&server->streams) == 0 &&
+           atomic_load(&server->calls) == 0 && atomic_load(&server->unfinished) == 0;
+}
+
+static void test_workers_that_do_not_read_are_bounded_together_and_go_on_when_they_read(
+    void **state)
+{
+    (void)state;
+    enum { WORKERS = 4, SAGAS = 60, INPUT = 110 * 1024 };
+    struct raw_worker *workers[WORKERS];
+    CLEANUP(mem_free_p) char *input = mem_calloc(1, INPUT + 1);
+    assert_non_null(input);
+    memset(input, 'x', INPUT);
+    long long most = 0;
+    for (int i = 0; i < WORKERS; i++) {
+        char name[16], handler[16], steps[64];
+        (void)snprintf(name, sizeof name, "all%d", i);
+        (void)snprintf(handler, sizeof handler, "all%d.a", i);
+        (void)snprintf(steps, sizeof steps, "a: IDEMPOTENT handler=%s lease=60s | none", handler);
+        rig_define(&rig, name, NULL, steps);
+        workers[i] = raw_worker_hello(address, "w", NULL, handler, NULL, 0);
+        raw_worker_credit(workers[i], handler, SAGAS);
+    }
+    for (int saga = 0; saga < SAGAS; saga++) { /* for all in turn, so that all queues grow */
+        for (int i = 0; i < WORKERS; i++) {
+            char name[16], saga_id[16];
+            (void)snprintf(name, sizeof name, "all%d", i);
+            (void)snprintf(saga_id, sizeof saga_id, "all-%d", saga);
+            rig_start(&rig, name, saga_id, input);
+            long long bytes = atomic_load(&server->send_bytes);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    print_message("at most %lld bytes waited for all\n", most);
+    assert_true(most >= ALL_SEND_BYTES_MAX);
+    /* beyond the bound one grant for each that had room before */
+    assert_true(most < ALL_SEND_BYTES_MAX + (WORKERS + 1) * INPUT);
+    /* One after the other, so that each goes on while others still read nothing. */
+    for (int i = 0; i < WORKERS; i++)
+        for (int j = 0; j < SAGAS; j++)
+            if (!raw_worker_task(workers[i], SOON))
+                fail_msg("worker %d: only %d tasks came", i, j);
+    for (int i = 0; i < WORKERS; i++)
+        workers[i] = raw_worker_cut(workers[i]);
+    assert_true(wait_until(nothing_is_counted, NULL, SOON));
+}
+
 static void test_a_worker_that_is_done_gets_its_acks_and_a_clean_end(void **state)
 {
     (void)state;
@@ -923,6 +977,8 @@ int main(void)
         cmocka_unit_test(test_a_task_carries_what_its_step_needs),
         cmocka_unit_test(test_a_journal_goes_page_by_page),
         cmocka_unit_test(test_a_worker_that_does_not_read_holds_up_no_memory),
+        cmocka_unit_test(
+            test_workers_that_do_not_read_are_bounded_together_and_go_on_when_they_read),
         cmocka_unit_test(test_a_worker_that_is_done_gets_its_acks_and_a_clean_end),
         cmocka_unit_test(test_health_knows_the_services),
         cmocka_unit_test(test_a_stop_tells_everybody_and_leaves_nothing_behind),
