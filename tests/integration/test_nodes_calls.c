@@ -77,6 +77,40 @@ static void test_p8_a_saga_goes_to_the_node_that_has_a_worker_for_it(void **stat
     rig_assert_journal(one, "nowhere", "nowhere", "a.1 DONE");
 }
 
+static void test_p2_p8_a_worker_of_both_nodes_serves_both_within_its_slots(void **state)
+{
+    (void)state;
+    enum { EACH = 30, SLOTS = 3 };
+    PROVES("P2 P8");
+    rig_define(one, "both", NULL, "a: ONCE handler=both | none");
+    (void)nodes_worker(&nodes, 0, 1, "both", "both:3"); /* the rig owns it */
+    int64_t let_go = rig_counter(one, "sagas_let_go") + rig_counter(two, "sagas_let_go");
+    rig_start_many(one, "both", "both-one", EACH, "a A 1 sleep=20");
+    rig_start_many(two, "both", "both-two", EACH, "a A 1 sleep=20");
+    rig_await_states(one, "both", "both-", "SUCCEEDED", 2 * EACH, SOON);
+    assert_int_equal(rig_counter(one, "sagas_let_go") + rig_counter(two, "sagas_let_go"), let_go);
+    rig_await(one, RIG_STORE, "one 30, two 30", 100,
+              "SELECT string_agg(node || ' ' || n, ', ' ORDER BY node) FROM"
+              " (SELECT split_part(actor, '/', 1) AS node, count(*) AS n FROM journal"
+              " JOIN saga s USING (shard, saga_uid) WHERE s.definition = 'both' GROUP BY 1) x");
+    assert_true(rig_count(one, RIG_BANK,
+                          "SELECT max(n) FROM (SELECT (SELECT count(*) FROM calls o WHERE"
+                          " o.definition = 'both' AND o.started_at <= c.started_at"
+                          " AND o.ended_at > c.started_at) AS n FROM calls c"
+                          " WHERE c.definition = 'both') x") <= SLOTS);
+    /* What it got from a node that dies it reports to the other; a node that is back has it back.
+     */
+    rig_start_many(one, "both", "both-kept", SLOTS, "a A 1 sleep=1500");
+    rig_await(one, RIG_BANK, "3", SOON,
+              "SELECT count(*) FROM calls WHERE saga_id LIKE 'both-kept%%'");
+    rig_server_kill(one);
+    rig_await_states(two, "both", "both-kept", "SUCCEEDED", SLOTS, SOON);
+    rig_assert_journal(two, "both", "both-kept0", "a.1 DONE");
+    rig_server_start(one);
+    rig_start(one, "both", "both-back", "");
+    rig_await_state(one, "both", "both-back", "SUCCEEDED", SOON);
+}
+
 /* --- calls ------------------------------------------------------------------------------------ */
 
 static Saga__V1__Saga *wait_at(struct rig *rig, const char *definition, const char *saga_id)
@@ -394,6 +428,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, check)
     const struct CMUnitTest tests[] = {
         TEST(test_p8_a_saga_goes_to_the_node_that_has_a_worker_for_it),
+        TEST(test_p2_p8_a_worker_of_both_nodes_serves_both_within_its_slots),
         TEST(test_calls_about_a_saga_are_answered_at_any_node),
         TEST(test_p1_u7_one_key_at_several_nodes_at_once_is_one_saga),
         TEST(test_p2_p3_what_workers_say_counts_at_any_node),
