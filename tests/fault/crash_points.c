@@ -48,7 +48,7 @@ __attribute__((constructor)) static void crash_points_set(void)
 
 /* --- base/mem.h ------------------------------------------------------------------------------- */
 
-/* These names are the sanitizer's and the linker's. NOLINTBEGIN(bugprone-reserved-identifier) */
+/* The names are the sanitizer's and the linker's. */
 void __sanitizer_print_stack_trace(void) __attribute__((weak));
 
 /* $SAGAD_FAULT_TRACE: where, for whoever looks into it. */
@@ -181,4 +181,3 @@ WRAP_RESULT(PQexecPrepared, (PGconn * conn, const char *name, VALUES),
             (conn, name, count, values, lengths, formats, result_format))
 WRAP_RESULT(PQprepare, (PGconn * conn, const char *name, const char *query, int count, TYPES),
             (conn, name, query, count, types))
-/* NOLINTEND(bugprone-reserved-identifier) */
