@@ -299,7 +299,8 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
         struct store_saga saga = flight->op.sagas[0];
         flight->op.saga_count = 0;
         saga.mine = saga.mine || flight->op.take;
-        slot->adopted = slot->adopted || flight->op.take;
+        if (flight->op.take) /* from another node, perhaps: its workers may come here */
+            slot->grace_until = engine->now_mono + engine->options.grace_ms;
         loaded_install(engine, &saga);
         return;
     }

@@ -104,7 +104,6 @@ struct slot {
     bool time_due;
     bool suspect; /* its last operation failed */
     bool mine;    /* the copy: this node owns the saga */
-    bool adopted; /* the next load: it was another's; its workers have the grace to come here */
     int blocked_ms;
     int64_t not_before;  /* monotonic: time brings nothing before; 0: no such limit */
     int64_t grace_until; /* monotonic: none of its leases expires before */
@@ -136,6 +135,7 @@ struct loaded_saga { /* waits for its definition */
     struct definition_waiter waiter;
     struct store_saga saga;
     uint64_t generation;
+    uint64_t batch_number; /* of the load */
 };
 
 /* --- workers --- */
@@ -235,7 +235,7 @@ void slot_not_runnable(struct engine *engine, struct slot *slot);
 /* The copy dies; works stay. */
 void slot_drop_copy(struct engine *engine, struct slot *slot);
 /* Takes a loaded or new copy in; registers leases, timers, readiness. */
-void slot_install(struct engine *engine, struct slot *slot, struct saga *saga);
+void slot_install(struct engine *engine, struct slot *slot, struct saga *saga, uint64_t known);
 /* After a copy changed or came to rest: timers, ready queue, waiters, eviction. May free slot. */
 void slot_settle(struct engine *engine, struct slot *slot);
 void slot_block(struct engine *engine, struct slot *slot);

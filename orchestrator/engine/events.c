@@ -147,6 +147,7 @@ static void loaded_resume(struct engine *engine, struct definition_waiter *waite
 {
     struct loaded_saga *loaded = CONTAINER(waiter, struct loaded_saga, waiter);
     struct slot *slot = slot_find(engine, &loaded->saga.row.uid);
+    uint64_t known = loaded->batch_number;
     bool outdated = loaded->generation != engine->generation; /* read on a lost connection */
     if (!slot || slot->saga || slot->state == SLOT_BUSY || outdated) {
         store_saga_done(&loaded->saga);
@@ -162,7 +163,7 @@ static void loaded_resume(struct engine *engine, struct definition_waiter *waite
         slot->mine = loaded->saga.mine;
         mem_free(loaded->saga.entries); /* the array; its contents moved */
         mem_free(loaded);
-        slot_install(engine, slot, saga);
+        slot_install(engine, slot, saga, known);
         slot_settle(engine, slot);
         return;
     }
@@ -191,6 +192,7 @@ void loaded_install(struct engine *engine, struct store_saga *saga)
     slot_not_runnable(engine, slot);
     loaded->saga = *saga;
     loaded->generation = engine->generation;
+    loaded->batch_number = engine->batch_number;
     loaded->waiter.resume = loaded_resume;
     definitions_with(engine, loaded->saga.row.namespace_, loaded->saga.row.definition,
                      loaded->saga.row.revision, &loaded->waiter);

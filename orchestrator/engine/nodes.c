@@ -140,8 +140,7 @@ static void uids_load(struct engine *engine, const struct store_op *op, bool ado
         struct slot *slot = slot_get(engine, &op->uids[i]);
         if (!slot)
             continue; /* memory: it stays ours; a call or the next start finds it */
-        slot->adopted = slot->adopted || adopted;
-        if (adopted) /* whatever copy is at work: the workers have the grace to come here */
+        if (adopted)  /* whatever copy is at work: the workers have the grace to come here */
             slot->grace_until = engine->now_mono + engine->options.grace_ms;
         /* A copy from before it was another's, or one that says that it is. */
         if (slot->state == SLOT_IDLE && (adopted || !slot->mine)) {

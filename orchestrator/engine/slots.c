@@ -186,15 +186,12 @@ void slot_lease_ended(struct engine *engine, struct slot *slot, int64_t seq)
     }
 }
 
-void slot_install(struct engine *engine, struct slot *slot, struct saga *saga)
+void slot_install(struct engine *engine, struct slot *slot, struct saga *saga, uint64_t known)
 {
     slot->saga = saga;
     slot->state = SLOT_IDLE;
     slot->not_before = 0;
-    if (slot->adopted)
-        slot->grace_until = engine->now_mono + engine->options.grace_ms;
-    slot->adopted = false;
-    slot->known = engine->batch_number;
+    slot->known = known;
     for (int64_t seq = 1; seq <= saga_last_seq(saga); seq++) {
         const struct journal_entry *entry = saga_entry(saga, seq);
         if (entry->kind == ENTRY_LEASE && entry->outcome == OUTCOME_NONE)

@@ -188,7 +188,7 @@ static void break_rest(struct journal *journal, enum fault fault)
         journal->row.ended_at_ms = 0;
         return;
     case AFTER_THE_END:
-        journal->entries[3].finished_at_ms = 1001;
+        journal->entries[3].leased_at_ms = 1001;
         return;
     default:
         return;
