@@ -238,8 +238,8 @@ const struct stmt stmts[STMT_COUNT] = {
         { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY },
         /* A transaction that began earlier may come later: never back. */
         "UPDATE journal e SET lease_until = greatest(e.lease_until,"
-        " least(now() + u.lease_ms * interval '1 millisecond', e.attempt_until)) FROM (SELECT " U(1, shard) ", " U(2, uid) ", " U(3, seq) ", "
-        U(4, lease_ms) ") AS u"
+        " least(now() + u.lease_ms * interval '1 millisecond', e.attempt_until))"
+        " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " U(3, seq) ", " U(4, lease_ms) ") AS u"
         " WHERE e.shard = u.shard AND e.saga_uid = u.uid AND e.seq = u.seq AND e.outcome IS NULL"
         " RETURNING e.saga_uid, e.seq, now()" },
 
@@ -268,8 +268,8 @@ const struct stmt stmts[STMT_COUNT] = {
         "UPDATE saga s SET owner = NULL, waiting_handler = u.waiting_handler,"
         " wake_at = timestamptz 'epoch' + u.wake_at_ms * interval '1 millisecond'"
         " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " U(3, wake_at_ms) ", "
-        U(4, waiting_handler) ", " U(5, state) ", " U(6, phase) ") AS u WHERE s.shard = u.shard AND s.saga_uid = u.uid"
-        " AND s.owner = $7 AND s.state = u.state AND s.phase = u.phase AND " NOT_TERMINAL
+        U(4, waiting_handler) ", " U(5, state) ", " U(6, phase) ") AS u"
+        " WHERE s.shard = u.shard AND s.saga_uid = u.uid AND s.owner = $7 AND s.state = u.state AND s.phase = u.phase AND " NOT_TERMINAL
         " RETURNING s.saga_uid, 0::bigint, now()" },
 
     /* Waits for nobody: what is locked is somebody's. The row of a dead node stays locked until the

@@ -27,7 +27,6 @@ enum store_op_kind {
     STORE_EXTEND,     /* one lease goes on */
     STORE_LOAD_UID,   /* one saga: row and journal */
     STORE_LOAD_KEY,   /* by (namespace, definition, saga_id): key, and the saga if still there */
-    STORE_LOAD_OPEN,  /* the next chunk of sagas that are not terminal */
     STORE_LOAD_DEFINITION, /* one revision, as stored bytes */
     STORE_OWN,             /* uids of the next sagas that are not terminal and owned by this node */
     STORE_ADOPT,     /* makes sagas that nobody drives this node's, and says which (their uids) */
@@ -90,7 +89,7 @@ struct store_op {
     const char *namespace_, *definition, *saga_id;
     int32_t revision; /* 0: the current one; set to the found one */
 
-    /* OWN, LOAD_OPEN: after this uid in (shard, uid) order; from_start: from the first one */
+    /* OWN: after this uid in (shard, uid) order; from_start: from the first one */
     bool from_start;
     struct uuid after;
     size_t limit; /* OWN, ADOPT: uids at most */
@@ -119,9 +118,9 @@ struct store_op {
     size_t saga_count;        /* LOAD_KEY: 0 when only the key is left */
     struct uuid *uids;        /* OWN, ADOPT */
     size_t uid_count;
-    bool not_owner;      /* TRANSITION: it is another node's; load it before anything follows */
-    int32_t nodes_alive; /* HEARTBEAT: this one included */
-    bool was_dead; /* HEARTBEAT: its last one was more than dead_ms ago: others have adopted */
+    bool not_owner;       /* TRANSITION: it is another node's; load it before anything follows */
+    int32_t nodes_alive;  /* HEARTBEAT: this one included */
+    bool was_dead;        /* HEARTBEAT: none for dead_ms, or none at all: others may have adopted */
     struct bytes content; /* LOAD_DEFINITION: packed saga.v1.SagaDefinition */
 };
 void store_op_done(struct store_op *op);

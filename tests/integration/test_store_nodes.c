@@ -588,6 +588,23 @@ static void test_a_locked_saga_is_not_taken_and_holds_up_no_other(void **state)
     assert_true(loads_mine(one, &uids[LOCKED], true));
 }
 
+/* Hints are of the state that they were made for. */
+static void test_only_a_saga_in_the_same_state_is_let_go(void **state)
+{
+    (void)state;
+    struct uuid uid = started(one, "turned");
+    struct store_op op = let_go(&uid, 1, NULL);
+    fixture_exec(watch, "UPDATE saga SET state = 'PARKED', phase = 'COMPENSATING'");
+    for (int i = 0; i < 4; i++) {
+        op.next = NULL;
+        op.state = i & 1 ? SAGA_PARKED : SAGA_RUNNING;
+        op.phase = i & 2 ? SAGA_COMPENSATING : SAGA_RUNNING;
+        fixture_run(one, &op);
+        assert_int_equal(op.result, i == 3 ? STORE_OK : STORE_LOST);
+        assert_int_equal(saga_is(&uid, "owner IS NULL"), i == 3);
+    }
+}
+
 /* Whoever comes second waits and then finds what the first one left. */
 static void let_go_against_take(bool let_go_first, bool commit)
 {
@@ -932,6 +949,7 @@ int main(void)
         NODE_TEST(test_two_that_adopt_share_a_dead_node),
         NODE_TEST(test_each_saga_is_adopted_once),
         NODE_TEST(test_only_the_owner_lets_go),
+        NODE_TEST(test_only_a_saga_in_the_same_state_is_let_go),
         NODE_TEST(test_a_load_takes_what_is_open),
         NODE_TEST(test_taking_in_a_batch),
         NODE_TEST(test_a_locked_saga_is_not_taken_and_holds_up_no_other),

@@ -263,6 +263,32 @@ static void test_form_5_an_extension_saves_a_lease(void **state)
     race_all(scene_expiry_extension, "expiry");
 }
 
+/* Two nodes extend one lease; the transaction that began first comes second. */
+static void test_form_5_an_extension_never_moves_a_lease_back(void **state)
+{
+    (void)state;
+    struct copy a, b;
+    two_copies("back", 0, &a, &b);
+    copy_extend(&a, 1);
+    copy_extend(&b, 1);
+    fixture_exec(sessions[0].conn, "BEGIN; SELECT now()");
+    for (int i = 0; i < 2; i++) { /* first the one that began later */
+        struct session *session = &sessions[1 - i];
+        session_send(session, i == 0 ? &b.op : &a.op);
+        assert_true(session_take(session));
+        fixture_exec(session->conn, "COMMIT");
+        if (i == 0)
+            fixture_exec(watch, "CREATE TEMP TABLE before AS SELECT lease_until FROM journal"
+                                " JOIN saga USING (shard, saga_uid) WHERE saga_id = 'back'");
+    }
+    assert_int_equal(fixture_count(watch, "SELECT count(*) FROM journal JOIN saga USING (shard,"
+                                          " saga_uid) JOIN before USING (lease_until)"
+                                          " WHERE saga_id = 'back'"),
+                     1);
+    copy_done(&a);
+    copy_done(&b);
+}
+
 static void scene_expiry_report(const char *id, struct copy *a, struct copy *b)
 {
     scene_expiry_extension(id, a, b);
@@ -346,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_form_2_the_end_and_a_cancel),
         cmocka_unit_test(test_form_3_a_follow_up_that_loses_is_told),
         cmocka_unit_test(test_form_5_an_extension_saves_a_lease),
+        cmocka_unit_test(test_form_5_an_extension_never_moves_a_lease_back),
         cmocka_unit_test(test_form_5_a_lease_ends_once),
         cmocka_unit_test(test_form_5_expiry_is_refused_while_the_lease_runs),
         cmocka_unit_test(test_a_key_starts_once),
