@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { SEND_MS = 10000, WELCOME_MS = 20000, STREAM_MS = 600 * 1000, MESSAGES_MAX = 4096 };
+enum { SEND_MS = 10000, WELCOME_MS = 20000, STREAM_MS = 900 * 1000, MESSAGES_MAX = 4096 };
 
 struct raw_worker {
     struct raw_stream *stream;
