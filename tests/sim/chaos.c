@@ -80,7 +80,7 @@ void chaos_open(struct world *world)
     add_nodes(world);
     add_workers(world);
     clients_open(world);
-    world->calm_at_ms = world_between(world, 5000, 90000);
+    world->calm_at_ms = world_between(world, 5000, 150000);
     world->chaos_every_ms = world_between(world, 1000, 15000);
     world_after(world, &world->chaos, world_between(world, 10, 2000), on_chaos);
 }

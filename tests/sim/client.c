@@ -170,6 +170,40 @@ static void call_everywhere(struct world *world, struct business_key *key)
     }
 }
 
+/* The end of the back-off that the saga is in; 0: it is in none. */
+static int64_t backoff_until_ms(struct world *world, const struct business_key *key)
+{
+    const struct db_key *row =
+        database_key(&world->database, "default", key->definition, key->saga_id);
+    const struct db_saga *saga = row ? database_saga(&world->database, &row->key.uid) : NULL;
+    const struct journal_entry *last = saga && saga->count ? &saga->entries[saga->count - 1] : NULL;
+    return last && last->kind == ENTRY_LEASE ? last->retry_at_ms : 0;
+}
+
+/* If it is in a back-off: about when that ends. */
+static void on_race(struct world *world, struct timer *timer)
+{
+    struct clients *clients = &world->clients;
+    int64_t left_ms = backoff_until_ms(world, clients->raced) - db_clock_ms(world->now_ms);
+    if (left_ms > 30)
+        world_after(world, timer, left_ms - world_between(world, 0, 25), on_race);
+    else
+        call_everywhere(world, clients->raced);
+}
+
+void clients_race(struct world *world, const char *definition, const char *saga_id)
+{
+    struct clients *clients = &world->clients;
+    for (size_t i = 0; i < clients->key_count && !timer_is_set(&clients->race); i++) {
+        struct business_key *key = &clients->keys[i];
+        if (strcmp(key->saga_id, saga_id) != 0 || strcmp(key->definition, definition) != 0)
+            continue;
+        clients->raced = key;
+        world_after(world, &clients->race,
+                    world_between(world, 0, world_chance(world, 500) ? 20 : 2000), on_race);
+    }
+}
+
 static void on_next(struct world *world, struct timer *timer)
 {
     struct clients *clients = &world->clients;
@@ -193,18 +227,15 @@ static void on_next(struct world *world, struct timer *timer)
 
 void clients_open(struct world *world)
 {
-    static const char *const ids[KEYS_MAX] = { "O-1", "O-2", "O-3", "O-4",  "O-5",  "O-6",
-                                               "O-7", "O-8", "O-9", "O-10", "O-11", "O-12" };
     struct clients *clients = &world->clients;
     clients->key_count = 1 + world_choice(world, KEYS_MAX);
     for (size_t i = 0; i < clients->key_count; i++) {
         struct business_key *key = &clients->keys[i];
         key->definition =
             world->definitions.items[world_choice(world, world->definitions.count)]->name;
-        key->saga_id = ids[i];
-        key->input = ids[i];
+        key->saga_id = key->input = world_format(world, "O-%zu", i + 1);
     }
-    clients->every_ms = world_between(world, 100, 4000);
+    clients->every_ms = world_between(world, 50, 3000);
     world_after(world, &clients->next, world_between(world, 1, 200), on_next);
 }
 

@@ -11,7 +11,7 @@ struct world;
 struct node;
 struct call;
 
-enum { KEYS_MAX = 12 };
+enum { KEYS_MAX = 24 };
 
 struct business_key {
     const char *definition, *saga_id;
@@ -24,7 +24,9 @@ struct clients {
     struct business_key keys[KEYS_MAX];
     size_t key_count;
     struct timer next; /* call */
-    size_t open;       /* calls without an answer */
+    struct timer race; /* calls */
+    struct business_key *raced;
+    size_t open; /* calls without an answer */
     unsigned calls;
     int64_t every_ms;
 };
@@ -33,6 +35,8 @@ void clients_open(struct world *world);
 void clients_close(struct world *world);
 void clients_start(struct world *world, struct node *node, struct business_key *key,
                    const char *input);
+/* Somebody calls for the saga at every node, soon. */
+void clients_race(struct world *world, const char *definition, const char *saga_id);
 void clients_verb(struct world *world, struct node *node, struct business_key *key,
                   enum engine_verb_kind verb, int64_t timeout_ms);
 

@@ -3,6 +3,7 @@
 #include "sim/rows.h"
 #include "sim/world.h"
 
+#include <assert.h>
 #include <string.h>
 
 static bool is_owner(const struct db_saga *saga, const struct request *request)
@@ -158,7 +159,8 @@ static void let_go(struct world *world, struct request *request)
 {
     const struct store_op *asked = &request->asked;
     struct db_saga *saga = database_saga(&world->database, &request->uid);
-    bool mine = saga && is_owner(saga, request) && !saga_state_is_terminal(saga->row.state);
+    bool mine = saga && is_owner(saga, request) && saga->row.state == asked->state &&
+                saga->row.phase == asked->phase && !saga_state_is_terminal(saga->row.state);
     request->answer.result = mine ? STORE_OK : STORE_LOST;
     if (!mine)
         return;
@@ -195,6 +197,7 @@ static void heartbeat(struct world *world, struct request *request, int64_t now_
         node = &database->nodes[database->node_count++];
         *node = (struct db_node){ .name = request->node_name, .instance = asked->instance };
     }
+    assert(node);
     if (!joins && memcmp(&node->instance, &asked->instance, sizeof asked->instance) != 0) {
         answer->result = STORE_LOST;
         world_hit(world, HIT_EXPELLED);

@@ -160,8 +160,10 @@ static bool stmt_phase(struct world *world, struct db_saga *saga, struct request
     struct journal_entry *entry = NULL;
     if (t->finishes && !(entry = finishable(world, saga, request, now_ms)))
         return false;
-    if (t->finishes && world_mutated(world, MUTATION_REFUSAL_ALONE))
+    if (t->finishes && world_mutated(world, MUTATION_REFUSAL_ALONE)) { /* a commit of its own */
         finish(world, entry, request, now_ms);
+        invariants_commit(world, saga, request, now_ms);
+    }
     if ((saga->row.state != state || saga->row.phase != phase) &&
         !world_mutated(world, MUTATION_NO_ROW_LOCK))
         return false;
@@ -174,8 +176,12 @@ static bool stmt_phase(struct world *world, struct db_saga *saga, struct request
         return false;
     if (t->finishes)
         finish(world, database_entry(saga, t->finish_seq), request, now_ms);
-    if (t->changes_row)
+    if (t->changes_row) { /* who changes the state owns the saga */
         set_row(world, saga, request, now_ms);
+        saga->owner = request->node_name;
+        saga->wake_at_ms = 0;
+        saga->waiting_handler = NULL;
+    }
     return true;
 }
 

@@ -38,6 +38,9 @@
     X(WORKER_LIES, "a worker reports on fences that are not its own", 300)                         \
     X(REPORT_TWICE, "a report is sent twice", 80)                                                  \
     X(REPORT_OTHER, "a second report of a fence says otherwise", 80)                               \
+    X(REPORT_ELSEWHERE, "a report goes to another node than its task came from", 250)              \
+    X(REPORT_RACED, "a report, and calls for its saga at every node about then", 150)              \
+    X(REPORT_AT_DEADLINE, "a report just as the deadline passes", 600)                             \
     X(HANDLER_SLOW, "a handler takes longer than its lease", 100)                                  \
     X(HANDLER_CARELESS, "a guarded handler does not ask whether it is still mine", 300)            \
     X(NOT_SENT, "a request certainly had no effect: RETRY", 100)                                   \

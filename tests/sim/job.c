@@ -155,7 +155,7 @@ static enum plan_answer answer_of(struct world *world, const struct job *job)
         return plan->answer;
     if (world_fault(world, FAULT_REQUEST_LOST))
         return PLAN_LOST;
-    if (world_fault(world, FAULT_BUSINESS_NO))
+    if (world_fault(world, FAULT_BUSINESS_NO) || (job->at_deadline && world_chance(world, 500)))
         return PLAN_NO;
     return world_fault(world, FAULT_ANSWER_LOST) ? PLAN_UNHEARD : PLAN_DONE;
 }
@@ -201,11 +201,22 @@ static void on_send(struct world *world, struct timer *timer)
     send(job);
 }
 
-static int64_t think_ms(struct world *world, const struct job *job)
+static int64_t deadline_of(struct world *world, const struct job *job)
+{
+    const struct db_saga *saga = database_saga(&world->database, &job->uid);
+    return saga ? saga->row.deadline_at_ms : 0;
+}
+
+static int64_t think_ms(struct world *world, struct job *job)
 {
     const struct plan *plan = plan_of(job, world);
     if (world->options.scripted)
         return plan ? plan->think_ms : 10;
+    int64_t left_ms = deadline_of(world, job) - db_clock_ms(world->now_ms);
+    if (left_ms > 60 && left_ms < 20000 && world_fault(world, FAULT_REPORT_AT_DEADLINE))
+        job->at_deadline = job->elsewhere = true;
+    if (job->at_deadline)
+        return left_ms - world_between(world, 0, world_chance(world, 500) ? 60 : 20);
     if (world_fault(world, FAULT_HANDLER_SLOW))
         return world_between(world, job->lease_ms / 2, job->lease_ms * 2);
     return world_between(world, 1, world_chance(world, 400) ? 2000 : 30);
@@ -246,6 +257,7 @@ struct job *job_new(struct worker *worker, struct stream *stream, const struct w
     job->attempt_until_ms = word->sent_at_ms + word->attempt_ms;
     job->extend_at_ms = world->now_ms + job->lease_ms / 3;
     job->careless = world_fault(world, FAULT_HANDLER_CARELESS);
+    job->elsewhere = world_fault(world, FAULT_REPORT_ELSEWHERE);
     DL_APPEND(worker->jobs, job);
     return job;
 }

@@ -4,6 +4,7 @@
  * ... [--go-on]                    does not stop at the first that fails
  * ... [--mutation NAME]            with a fault of ours in the store
  * sim --catch ...                  succeeds when something is violated, and says after how long
+ * sim --tables                     invariants and faults, as Markdown
  * sim --mutations                  the names
  * sim --scenario FILE              its trace */
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include "sim/invariants.h"
 #include "sim/runner.h"
 #include "sim/scenario.h"
+#include "sim/tables.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +26,7 @@ enum { EVERYDAY = 5000, FULL = 40000, FAILED_MAX = 256, EACH_HITS_FROM = 2000 };
 extern const char *const sim_mutation_stale __attribute__((weak));
 
 struct arguments {
-    bool one, trace, goes_on, catches, lists;
+    bool one, trace, goes_on, catches, lists, tables;
     uint64_t seed, from, count;
     enum mutation mutation;
     const char *scenario;
@@ -53,6 +55,8 @@ static bool read_arguments(char **argv, struct arguments *ret)
             ret->goes_on = true;
         } else if (strcmp(*at, "--catch") == 0) {
             ret->catches = true;
+        } else if (strcmp(*at, "--tables") == 0) {
+            ret->tables = true;
         } else if (strcmp(*at, "--mutations") == 0) {
             ret->lists = true;
         } else if (strcmp(*at, "--scenario") == 0 && at[1]) {
@@ -79,19 +83,6 @@ static size_t read_failed(uint64_t *ret)
             ret[count++] = number(line);
     (void)fclose(file);
     return count;
-}
-
-static bool print_hits(const struct runner_result *result)
-{
-    bool all = true;
-    for (int i = 0; i < HIT_COUNT; i++) {
-        (void)printf("  %10" PRIu64 "  %s: %s\n", result->hits[i], hit_name((enum hit)i),
-                     hit_text((enum hit)i));
-        all = all && result->hits[i] > 0;
-    }
-    for (int i = 0; i < FAULT_COUNT; i++)
-        (void)printf("fault: sim %s | %" PRIu64 "\n", hit_name((enum hit)i), result->hits[i]);
-    return all;
 }
 
 static int catch_one(const char *program, const struct arguments *arguments)
@@ -132,7 +123,7 @@ static int run_all(const struct arguments *arguments)
     time_t started = time(NULL);
     (void)printf("proves: P1 P2 P3 P4 P5 P6 P8 | sim_seeds\n"); /* support/proof.h */
     runner_run(&options, &result);
-    bool hit = print_hits(&result) || result.ran < EACH_HITS_FROM;
+    bool hit = tables_print_hits(&result) || result.ran < EACH_HITS_FROM;
     (void)printf("%" PRIu64 " seeds in %lld s\n", result.ran, (long long)(time(NULL) - started));
     if (result.failed && !result.crashed)
         (void)runner_show(result.seed, arguments->mutation, false);
@@ -156,6 +147,10 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: sim [--seed N [--trace] | --seeds FROM COUNT]"
                               " [--go-on | --catch] [--mutation NAME]\n");
         return 2;
+    }
+    if (arguments.tables) {
+        tables_print();
+        return 0;
     }
     for (int i = MUTATION_NONE + 1; arguments.lists && i < MUTATION_COUNT; i++)
         (void)printf("%s\n", mutation_name((enum mutation)i));

@@ -10,7 +10,7 @@ enum mutation {
     MUTATION_REST_WITHOUT_FIRST,  /* further entries are inserted although the first one lost */
     MUTATION_NO_ROW_LOCK,         /* a decision does not ask in which state the saga is */
     MUTATION_OUTCOME_OVERWRITTEN, /* a lease that has its outcome gets another */
-    MUTATION_REFUSAL_ALONE,       /* an outcome becomes durable without the decision beside it */
+    MUTATION_REFUSAL_ALONE,       /* an outcome, and the decision that follows: two commits */
     MUTATION_EXPIRY_UNCHECKED,    /* the database does not look whether the lease ran out */
     MUTATION_COUNT
 };

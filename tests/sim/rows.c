@@ -6,13 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void out_of_memory(void)
+{
+    fputs("the simulator is out of memory\n", stderr);
+    abort();
+}
+
 void *rows_zeroed(size_t count, size_t size)
 {
     void *at = mem_calloc(count ? count : 1, size);
-    if (!at) {
-        fputs("the simulator is out of memory\n", stderr);
-        abort();
-    }
+    if (!at)
+        out_of_memory();
     return at;
 }
 
@@ -20,8 +24,10 @@ char *rows_text(struct world *world, const char *text)
 {
     if (!text || world)
         return text ? world_text(world, text) : NULL;
-    char *copy = rows_zeroed(strlen(text) + 1, 1);
-    return memcpy(copy, text, strlen(text));
+    char *copy = mem_strdup(text);
+    if (!copy)
+        out_of_memory();
+    return copy;
 }
 
 struct bytes rows_bytes(struct world *world, const struct bytes *bytes)

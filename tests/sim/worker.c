@@ -30,12 +30,12 @@ bool worker_is_idle(const struct worker *worker)
 /* The stream that a job's words go over: its own, or any other. */
 static struct stream *stream_for(struct worker *worker, const struct job *job)
 {
-    if (job->stream)
+    if (job->stream && !job->elsewhere)
         return job->stream;
     for (size_t i = 0; i < ARRAY_LEN(worker->streams); i++)
-        if (worker->streams[i])
+        if (worker->streams[i] && worker->streams[i] != job->stream)
             return worker->streams[i];
-    return NULL;
+    return job->stream;
 }
 
 static void say_credit(struct worker *worker, struct stream *stream)
@@ -140,6 +140,9 @@ static void say_reports(struct worker *worker, struct stream *stream)
                        &reports[event.report_count++]);
         job->state = JOB_REPORTED;
         job->stream = stream;
+        job->elsewhere = false;
+        if (world_fault(world, FAULT_REPORT_RACED))
+            clients_race(world, job->definition, job->saga_id);
         job->serves->in_use--;
         world_trace(world, worker->full_name, "reports %s #%d %s%s%s", job->saga_id,
                     (int)fence_seq(job->fence), outcome_name(job->outcome), job->code ? " " : "",

@@ -72,6 +72,8 @@ struct job {
     bool lost; /* the node said that the lease is not its any more */
     int try_;
     bool careless;
+    bool elsewhere; /* reports to another node than it came from */
+    bool at_deadline;
     struct timer timer; /* the next step of the handler */
     struct timer give_up;
     enum outcome outcome;
