@@ -54,7 +54,8 @@ void __sanitizer_print_stack_trace(void) __attribute__((weak));
 /* $SAGAD_FAULT_TRACE: where, for whoever looks into it. */
 static void trace(void)
 {
-    if (getenv("SAGAD_FAULT_TRACE") && __sanitizer_print_stack_trace)
+    const char *wanted = getenv("SAGAD_FAULT_TRACE");
+    if (wanted && *wanted && __sanitizer_print_stack_trace)
         __sanitizer_print_stack_trace();
 }
 

@@ -163,9 +163,15 @@ static void refusal(const char *id)
     await(id, "COMPENSATED");
 }
 
+/* Somebody waits for its end meanwhile. */
 static void retry(const char *id)
 {
+    Saga__V1__SagaRef ref;
+    fill_ref(&ref, id);
+    Saga__V1__WaitSagaRequest wait = SAGA__V1__WAIT_SAGA_REQUEST__INIT;
+    wait.saga = &ref;
     start(id, "a A 1 after=5 retry\n* * * guarded");
+    (void)insist_done("SagaService/WaitSaga", &wait.base, &saga__v1__saga__descriptor, NULL);
     await(id, "SUCCEEDED");
 }
 
