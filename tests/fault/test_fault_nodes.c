@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "load.h"
 #include "page.h"
+#include "proxy.h"
 #include "support/nodes.h"
 #include "support/proof.h"
 #include "support/scratch.h"
@@ -17,7 +18,12 @@
 
 enum { LEASE_MS = 5000, SLOTS = 6, DIE_MS = 30000, REST_MS = 90000 };
 
+static const char *const names[NODES_MAX] = { "one", "two", "three" };
+static const char *const times[] = { "--heartbeat",    "0.2s", "--node-dead",   "2s",
+                                     "--resend-grace", "1s",   "--stream-lost", "1s" };
 static struct nodes nodes;
+static struct proxy *proxy; /* between all of them and PostgreSQL */
+static char database[POSTGRES_CONNINFO_SIZE];
 static struct rig *const store = &nodes.at[0]; /* for SQL */
 static char variables[NODES_MAX][SCRATCH_PATH_SIZE + 32];
 static const char *environments[NODES_MAX][2];
@@ -25,25 +31,45 @@ static struct page *pages[NODES_MAX];
 static const char *addresses[NODES_MAX + 1];
 static struct rng rng;
 
+static int node_prepare(int i)
+{
+    struct err err;
+    struct rig *rig = &nodes.at[i];
+    char path[SCRATCH_PATH_SIZE];
+    SETUP_OK(scratch_path("faults", path, &err), &err);
+    (void)snprintf(variables[i], sizeof variables[i], FAULT_PAGE_ENV "=%s", path);
+    environments[i][0] = variables[i];
+    for (size_t n = 0; n < ARRAY_LEN(times); n++)
+        rig->server_args[n] = times[n];
+    rig->node = names[i];
+    rig->server_program = SAGAD_FAULT_BINARY;
+    rig->server_env = environments[i];
+    rig->server_database = database;
+    pages[i] = page_map(path, true);
+    return pages[i] ? 0 : -1;
+}
+
 static int setup(void **state)
 {
     (void)state;
     struct err err;
     rng_seed(&rng, proof_seed());
-    for (int i = 0; i < NODES_MAX; i++) {
-        char path[SCRATCH_PATH_SIZE];
-        SETUP_OK(scratch_path("faults", path, &err), &err);
-        (void)snprintf(variables[i], sizeof variables[i], FAULT_PAGE_ENV "=%s", path);
-        environments[i][0] = variables[i];
-        nodes.at[i].server_program = SAGAD_FAULT_BINARY;
-        nodes.at[i].server_env = environments[i];
-        if (!(pages[i] = page_map(path, true)))
-            return -1;
-    }
-    if (nodes_up(&nodes, NODES_MAX, NULL) != 0)
-        return -1;
     for (int i = 0; i < NODES_MAX; i++)
+        if (node_prepare(i) != 0)
+            return -1;
+    if (rig_databases_up(store) != 0)
+        return -1;
+    SETUP_OK(proxy_start(test_postgres_port(store->postgres), rng_next(&rng), &proxy, &err), &err);
+    (void)snprintf(database, sizeof database,
+                   "host=127.0.0.1 port=%d dbname=store user=postgres sslmode=disable"
+                   " gssencmode=disable",
+                   proxy_port(proxy));
+    for (int i = 0; i < NODES_MAX; i++) {
+        if ((i == 0 ? rig_server_up(store) : rig_node_up(&nodes.at[i], store)) != 0)
+            return -1;
+        nodes.count = (size_t)i + 1;
         addresses[i] = nodes.at[i].address;
+    }
     load_define(store);
     return 0;
 }
@@ -51,12 +77,18 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    return nodes_down(&nodes);
+    int rc = nodes_down(&nodes);
+    proxy = proxy_free(proxy);
+    return rc;
 }
 
 static int check(void **state)
 {
     (void)state;
+    if (proxy_stray_commits(proxy) != 0) {
+        print_error("a COMMIT was sent in a session that had not begun its transaction\n");
+        return -1;
+    }
     return nodes_check(&nodes);
 }
 
@@ -210,6 +242,21 @@ static void strike_all(void)
     }
 }
 
+static const struct {
+    enum proxy_fault fault;
+    const char *name;
+} cuts[] = {
+    { PROXY_CUT_BEFORE_COMMIT, "storm: connection cut before COMMIT arrived" },
+    { PROXY_CUT_AFTER_COMMIT, "storm: connection cut after COMMIT" },
+};
+
+/* Of a thousand COMMITs. */
+static void cut_connections(int per_mille)
+{
+    for (size_t i = 0; i < ARRAY_LEN(cuts); i++)
+        proxy_chance(proxy, cuts[i].fault, per_mille);
+}
+
 static void test_p1_to_p8_a_storm_over_three_sagads(void **state)
 {
     (void)state;
@@ -218,9 +265,13 @@ static void test_p1_to_p8_a_storm_over_three_sagads(void **state)
     int count = test_is_full_size() ? 4000 : 400;
     workers();
     struct load *load = load_start_at(store, addresses, LOAD_BANK_LIVES, "storm-", count);
+    cut_connections(8);
     do
         strike_all();
     while (clock_mono_ms(&clock_system) < until);
+    cut_connections(0);
+    for (size_t i = 0; i < ARRAY_LEN(cuts); i++)
+        proof_fault(cuts[i].name, proxy_hits(proxy, cuts[i].fault));
     judge(load, count / 10);
 }
 
