@@ -143,6 +143,11 @@ static void transition_ok(struct engine *engine, struct flight *flight)
     let_effects_out(engine, slot, flight);
     if (flight->work)
         work_answer(engine, slot, flight->work, flight->verdict, 0);
+    if (transition_loses_stream(slot->saga, &flight->transition)) {
+        slot_drop_copy(engine, slot);
+        slot_make_runnable(engine, slot);
+        return;
+    }
     slot_settle(engine, slot);
 }
 

@@ -254,6 +254,14 @@ static inline int64_t engine_drift_ms(int64_t passed_ms)
 }
 bool engine_expiry_allowed(const struct engine *engine, const struct slot *slot);
 
+/* Does it end a lease as STREAM_LOST? Its worker may work on until lease_until, which another node
+ * may have extended without this copy's knowing: the saga is loaded before anything is granted that
+ * must wait for that. */
+static inline bool transition_loses_stream(const struct saga *saga, const struct transition *t)
+{
+    return t->finishes && saga_entry(saga, t->finish_seq)->outcome == OUTCOME_STREAM_LOST;
+}
+
 /* step.c */
 /* Fills the batch from starts, runnable sagas and ready queues. */
 void step_fill_batch(struct engine *engine);

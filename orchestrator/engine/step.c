@@ -236,7 +236,8 @@ static enum stepped fly_or_answer(struct engine *engine, struct slot *slot, stru
         flight_free(engine, flight);
         return STEPPED_ON;
     }
-    grant_try(engine, slot, flight, true);
+    if (!transition_loses_stream(slot->saga, &flight->transition))
+        grant_try(engine, slot, flight, true);
     slot_fly(engine, slot, flight, STORE_TRANSITION);
     return STEPPED_FLIGHT;
 }

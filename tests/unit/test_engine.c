@@ -90,6 +90,8 @@ static int64_t fixed_ms(void *ctx)
     return now_ms;
 }
 
+static enum effect effect;
+
 static int decode(const struct bytes *content, struct definition **ret, struct err *err)
 {
     (void)content;
@@ -105,7 +107,7 @@ static int decode(const struct bytes *content, struct definition **ret, struct e
         step->name = mem_strdup(names[i]);
         step->settle_ms = -1;
         step->action.handler = mem_strdup("h");
-        step->action.effect = EFFECT_AT_MOST_ONCE;
+        step->action.effect = effect;
         step->action.retry = (struct retry){ DEFAULT_RETRY_FOR_MS, 1000, 60000, 0 };
         step->action.lease_ms = DEFAULT_LEASE_MS;
         step->action.attempt_timeout_ms = DEFAULT_ATTEMPT_TIMEOUT_MS;
@@ -275,9 +277,8 @@ static void expelled(void *ctx)
     expelled_count++;
 }
 
-static int setup(void **state)
+static int setup_with(enum effect of_actions)
 {
-    (void)state;
     struct err err;
     struct engine_options options = { .store = &fake.store,
                                       .clock = &stopped,
@@ -290,6 +291,7 @@ static int setup(void **state)
                                       .definition_decode = decode };
     now_ms = NOW_MS;
     nodes_alive = 1;
+    effect = of_actions;
     expelled_count = 0;
     fake = (struct fake_store){ .store = { &fake_ops }, .generation = 1 };
     worker = (struct fake_link){ .link = { .ops = &link_ops } };
@@ -323,6 +325,18 @@ static int setup(void **state)
     assert_int_equal(item.err.code, ERR_OK);
     assert_int_equal(worker.tasks, 1);
     return 0;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return setup_with(EFFECT_AT_MOST_ONCE);
+}
+
+static int setup_idempotent(void **state)
+{
+    (void)state;
+    return setup_with(EFFECT_IDEMPOTENT);
 }
 
 static int teardown(void **state)
@@ -573,6 +587,20 @@ static void test_waiting_for_another_nodes_saga_does_not_take_it(void **state)
     assert_true(expect_op(STORE_TRANSITION)->transition->changes_row);
 }
 
+/* Another node may have extended the lease: until when its worker may work on is asked first. */
+static void test_p5_after_a_lost_stream_the_saga_is_loaded_before_anything_is_granted(void **state)
+{
+    static struct engine_worker_event gone;
+    gone = (struct engine_worker_event){ 0 };
+    (void)state;
+    post_worker(&gone, WORKER_GONE);
+    pass_ms(ENGINE_STREAM_LOST_MS);
+    assert_true(find_op(STORE_TRANSITION)->transition->finishes);
+    assert_int_equal(find_op(STORE_TRANSITION)->transition->append_seq, 0);
+    answer(STORE_OK);
+    assert_false(expect_op(STORE_LOAD_UID)->take);
+}
+
 static void start_without_worker(void)
 {
     static struct start_item second;
@@ -679,6 +707,9 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_waiting_for_another_nodes_saga_does_not_take_it, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            test_p5_after_a_lost_stream_the_saga_is_loaded_before_anything_is_granted,
+            setup_idempotent, teardown),
         cmocka_unit_test_setup_teardown(test_a_saga_without_a_worker_here_goes_to_another_node,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
