@@ -411,7 +411,7 @@ int judge(const struct history *history, struct judge_verdict *ret, struct err *
 {
     *ret = (struct judge_verdict){ 0 };
     CLEANUP(mem_free_p)
-    const struct history_call **calls = mem_calloc(history->count + 1, sizeof *calls);
+    const struct history_call **calls = mem_calloc(history->count + 1, sizeof(void *));
     if (!calls)
         return err_set(err, ERR_NOMEM, "judge");
     for (size_t i = 0; i < history->count; i++) {
@@ -419,7 +419,7 @@ int judge(const struct history *history, struct judge_verdict *ret, struct err *
         ret->oks += calls[i]->end == HISTORY_OK && calls[i]->what < HISTORY_SAGA &&
                     calls[i]->what != HISTORY_TASK;
     }
-    qsort(calls, history->count, sizeof *calls, compare_keys);
+    qsort(calls, history->count, sizeof(void *), compare_keys);
     for (size_t from = 0, to = 0; from < history->count; from = to) {
         while (to < history->count && is(calls[to]->key, calls[from]->key))
             to++;

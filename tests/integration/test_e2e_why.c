@@ -344,7 +344,7 @@ static void random_script(struct rng *rng, char *text, size_t size)
                                            "already", "rejected", "retry", "unknown", "foreign" };
     static const char *const undos[] = { "done", "done", "done", "retry", "rejected", "unknown" };
     size_t at = 0;
-    for (char step = 'a'; step <= 'c'; step++)
+    for (int step = 'a'; step <= 'c'; step++)
         for (int try_ = 1; try_ <= 3; try_++) {
             const char *action = actions[rng_below(rng, ARRAY_LEN(actions))];
             const char *undo = undos[rng_below(rng, ARRAY_LEN(undos))];

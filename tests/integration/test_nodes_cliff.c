@@ -47,10 +47,11 @@ static double number_in(struct test_process *process, const char *name)
     CLEANUP(mem_free_p) char *output = test_process_output(process);
     char key[64];
     (void)snprintf(key, sizeof key, "\"%s\": ", name);
-    const char *found = output ? strstr(output, key) : NULL;
-    if (!found)
-        fail_msg("no %s in: %s", name, output ? output : "");
-    return strtod(found + strlen(key), NULL);
+    char *found = output ? strstr(output, key) : NULL;
+    if (found)
+        return strtod(found + strlen(key), NULL);
+    fail_msg("no %s in: %s", name, output ? output : "");
+    return 0;
 }
 
 static struct test_process *start(const char *const *argv)
