@@ -23,6 +23,13 @@ void hostile_ordinary_saga(struct hostile *hostile);
  * invariants hold. */
 MUST_USE int hostile_check(struct hostile *hostile);
 int64_t hostile_rss_kb(const struct hostile *hostile);
+/* By how much a bound of it may be larger here: ThreadSanitizer keeps several times of what it
+ * watches. */
+#ifdef __SANITIZE_THREAD__
+enum { HOSTILE_MEMORY_FACTOR = 5 };
+#else
+enum { HOSTILE_MEMORY_FACTOR = 1 };
+#endif
 /* FULL view, owned; NULL: the server refused, and ret_failure says why (client_failure_done). */
 Saga__V1__Saga *hostile_get(struct hostile *hostile, const char *definition, const char *saga_id,
                             struct client_failure *ret_failure);
