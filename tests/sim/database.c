@@ -59,18 +59,33 @@ struct request *request_new(struct world *world, struct node *node, struct store
     return request;
 }
 
-/* The node has a copy from now on. */
-static void note_copy(const struct request *request)
+static void note_taken(struct world *world, const struct request *request, const struct uuid *uid)
 {
-    struct world *world = request->node->world;
-    const struct uuid *uid =
-        request->kind == STORE_LOAD_KEY ? &request->answer.key.uid : &request->uid;
-    if (request->kind != STORE_START && request->kind != STORE_LOAD_UID &&
-        request->kind != STORE_LOAD_KEY)
-        return;
+    struct db_saga *saga = database_saga(&world->database, uid);
+    if (saga)
+        saga->taken_at_ms[request->node - world->nodes] = world->now_ms;
+}
+
+static void note_copy(struct world *world, const struct request *request, const struct uuid *uid)
+{
     struct db_saga *saga = database_saga(&world->database, uid);
     if (saga)
         saga->loaded_on[request->node - world->nodes] = request->node->store.generation;
+}
+
+/* What the node knows from now on. */
+static void note_answer(const struct request *request)
+{
+    struct world *world = request->node->world;
+    const struct store_op *answer = &request->answer;
+    if (request->kind == STORE_START || request->kind == STORE_LOAD_UID)
+        note_copy(world, request, &request->uid);
+    if (request->kind == STORE_LOAD_KEY)
+        note_copy(world, request, &answer->key.uid);
+    if (request->kind == STORE_LOAD_UID && request->asked.take)
+        note_taken(world, request, &request->uid);
+    for (size_t i = 0; request->kind == STORE_ADOPT && i < answer->uid_count; i++)
+        note_taken(world, request, &answer->uids[i]);
 }
 
 void request_deliver(struct request *request)
@@ -84,7 +99,7 @@ void request_deliver(struct request *request)
         return;
     }
     if (answer->result == STORE_OK)
-        note_copy(request);
+        note_answer(request);
     op->result = answer->result;
     op->err = answer->err;
     op->now_ms = answer->now_ms;

@@ -24,14 +24,16 @@ struct db_saga {
     struct journal_entry *entries; /* as inserted; in order of seq */
     size_t count, capacity;
     const char *owner;      /* a node's name; NULL: nobody drives it */
-    int64_t taken_at_ms;    /* true time of its last change by adoption or taking; 0: never */
     int64_t extended_at_ms; /* true time of the last extension */
     int64_t wake_at_ms;     /* 0: NULL */
     const char *waiting_handler;
     size_t late_rows;
     struct db_state *states; /* the newest first */
     struct judged judged;
-    uint64_t loaded_on[3]; /* by node: the connection on which its copy was loaded last */
+    /* By node: the connection on which its copy was loaded last, and the true time at which it
+     * heard that it had taken or adopted the saga. */
+    uint64_t loaded_on[3];
+    int64_t taken_at_ms[3];
 };
 
 struct db_node {

@@ -28,7 +28,6 @@ static void own_it(struct world *world, struct db_saga *saga, const struct reque
     world_trace(world, "database", "%s is now driven by %s (%s)", saga->row.saga_id,
                 request->node_name, why);
     saga->owner = request->node_name;
-    saga->taken_at_ms = world->now_ms;
     saga->wake_at_ms = 0;
     saga->waiting_handler = NULL;
 }

@@ -38,8 +38,8 @@ void invariants_submit(struct world *world, struct node *node, const struct requ
     if (request->kind != STORE_TRANSITION || !request->transition.only_if_expired)
         return;
     int64_t since = node->store.connected_at_ms;
-    if (saga && saga->owner && strcmp(saga->owner, node->name) == 0 && saga->taken_at_ms > since)
-        since = saga->taken_at_ms;
+    if (saga && saga->taken_at_ms[node - world->nodes] > since)
+        since = saga->taken_at_ms[node - world->nodes];
     if (world->now_ms - since < ENGINE_GRACE_MS - DRIFT_SLACK_MS)
         world_violate(world, INV_EXPIRY,
                       "%s ends a lease of %s as expired %" PRId64
