@@ -10,6 +10,7 @@
 #include "support/hostile.h"
 #include "support/proof.h"
 #include "support/raw_http2.h"
+#include "support/raw_stream.h"
 #include "support/raw_worker.h"
 #include "support/rig.h"
 #include "support/wait.h"
@@ -149,6 +150,29 @@ static void test_rapid_resets_leave_nothing_behind(void **state)
     hostile_ordinary_saga(&hostile);
     assert_grown_less(before, GROWTH_MIB_MAX, "resets");
     proof_fault("streams reset at once", (int64_t)resets * (int64_t)ARRAY_LEN(methods));
+}
+
+static void test_bombs_on_streams_end_that_stream_alone(void **state)
+{
+    (void)state;
+    enum { NESTING = 10000, LARGE = 5 * MIB, INVALID_ARGUMENT = 3, EXHAUSTED = 8 };
+    static uint8_t nested[2 * NESTING];
+    memset(nested, 0x0b, NESTING); /* groups in groups */
+    memset(nested + NESTING, 0x0c, NESTING);
+    CLEANUP(mem_free_p) uint8_t *large = mem_calloc(1, LARGE);
+    assert_non_null(large);
+    static const char watch[] = "/grpc.health.v1.Health/Watch";
+    assert_int_equal(raw_call(rig.address, watch, nested, sizeof nested, SOON, NULL),
+                     INVALID_ARGUMENT);
+    assert_int_equal(raw_call(rig.address, watch, large, LARGE, 2L * SOON, NULL), EXHAUSTED);
+    struct raw_worker *beside = raw_worker_hello(rig.address, "beside", NULL, "n", NULL, 0);
+    struct raw_worker *worker = raw_worker_hello(rig.address, "nested", NULL, "n", NULL, 0);
+    raw_worker_send_bytes(worker, nested, sizeof nested);
+    assert_int_equal(raw_worker_status(worker, SOON, NULL), INVALID_ARGUMENT);
+    worker = raw_worker_cut(worker);
+    assert_int_equal(raw_worker_status(beside, 100, NULL), -1);
+    beside = raw_worker_cut(beside);
+    proof_fault("bombs on streams", 3);
 }
 
 /* --- headers ---------------------------------------------------------------------------------- */
@@ -442,6 +466,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_ten_thousand_streams_are_refused_beyond_the_bound_and_hurt_nobody),
         TEST(test_rapid_resets_leave_nothing_behind),
+        TEST(test_bombs_on_streams_end_that_stream_alone),
         TEST(test_headers_that_unfold_to_megabytes_take_no_memory),
         TEST(test_headers_that_do_not_end_are_survived_in_a_bounded_amount),
         TEST(test_a_flood_of_pings_ends_the_connection),
