@@ -12,6 +12,7 @@ set -euo pipefail
 budgets="
 unit           60        300
 integration    480       1800
+sim            180       900
 fault          150       1200
 fuzz           240       1200
 tsan           -         1800
