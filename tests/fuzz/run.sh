@@ -32,7 +32,7 @@ if [ "$status" != 0 ]; then
 fi
 runs=$(awk '/^stat::number_of_executed_units:/ { print $2 }' "$scratch/log")
 echo "$target: $runs runs, $(find "$scratch/new" -type f | wc -l) inputs with something new"
-if [ "${runs:-0}" -lt $((seconds * 100)) ]; then
+if [ "${runs:-0}" -lt $((seconds * 10)) ]; then
     echo "$target: too few runs: something holds it up"
     exit 1
 fi
