@@ -257,7 +257,7 @@ static void cut_connections(int per_mille)
         proxy_chance(proxy, cuts[i].fault, per_mille);
 }
 
-static void test_p1_to_p8_a_storm_over_three_sagads(void **state)
+static void test_p1_p2_p3_p4_p5_p8_a_storm_over_three_sagads(void **state)
 {
     (void)state;
     PROVES("P1 P2 P3 P4 P5 P8");
@@ -281,7 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_p2_p8_a_crash_inside_an_adoption),
         TEST(test_p3_p4_p8_a_sagad_stands_still_for_twice_the_lease_beside_others),
-        TEST(test_p1_to_p8_a_storm_over_three_sagads),
+        TEST(test_p1_p2_p3_p4_p5_p8_a_storm_over_three_sagads),
     };
     for (int i = 0; i < STRIKE_COUNT; i++)
         proof_fault(strike_names[i], 0);
