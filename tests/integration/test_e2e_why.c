@@ -423,7 +423,7 @@ static void test_q4_p6_random_runs_show_only_documented_states(void **state)
     (void)state;
     PROVES("P6");
     struct rng rng;
-    int count = test_is_full_size() ? 5000 : 250;
+    int count = test_is_full_size() ? 3000 : 250;
     char id[24], script[2048];
     rng_seed(&rng, proof_seed());
     record_moves();

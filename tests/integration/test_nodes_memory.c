@@ -69,7 +69,7 @@ static void test_p8_a_backlog_costs_disk_and_no_memory(void **state)
 {
     (void)state;
     PROVES("P1 P8");
-    int count = test_is_full_size() ? 40000 : 2000;
+    int count = test_is_full_size() ? 10000 : 2000;
     char waiting[16];
     rig_define(one, "backlog", NULL, "a: IDEMPOTENT handler=later | none\nb: ONCE | none");
     rig_start_many(one, "backlog", "backlog", count, "");
@@ -101,7 +101,7 @@ static void test_p8_what_left_memory_acts_when_its_time_has_come(void **state)
     (void)state;
     enum { FAR_MS = 7000, LATE_MS = 4000 };
     PROVES("P8");
-    int count = test_is_full_size() ? 10000 : 1000;
+    int count = test_is_full_size() ? 3000 : 600;
     rig_define(one, "deadline", "deadline=7s",
                "a: IDEMPOTENT | IDEMPOTENT\nb: IDEMPOTENT handler=nobody | none");
     rig_define(one, "back", NULL, "a: IDEMPOTENT initial=7s | none");
@@ -139,7 +139,7 @@ static void test_p8_a_start_finds_a_server_that_serves_while_it_loads(void **sta
 {
     (void)state;
     PROVES("P1 P8");
-    int count = test_is_full_size() ? 50000 : 6000;
+    int count = test_is_full_size() ? 30000 : 6000;
     rig_define(one, "many", NULL, "a: IDEMPOTENT handler=nobody | none");
     rig_define(one, "quick", NULL, "a: IDEMPOTENT | none");
     /* Room for all, so that all stay this node's. */
