@@ -213,8 +213,8 @@ struct engine {
     bool expelled, reload;
     int32_t nodes_alive;
     bool beat_in_flight, own_in_flight, adopt_in_flight;
-    int64_t beat_at, adopt_at; /* monotonic */
-    bool owning;               /* its own sagas are being listed and loaded, in chunks */
+    int64_t beat_at, adopt_at, own_at; /* monotonic */
+    bool owning;                       /* its own sagas are being listed and loaded, in chunks */
     bool own_from_start;
     struct uuid own_after;
     struct dispatch_served adopt_for; /* names borrowed by the ADOPT in flight */

@@ -11,6 +11,9 @@
 
 enum {
     ADOPT_EVERY_MS = 1000,
+    /* A transaction of a lost connection may come minutes later: what it made this node's, nobody
+     * here knows of. So the own sagas are listed again now and then. */
+    OWN_EVERY_MS = 5 * 60 * 1000,
     /* A handler with so many operations waiting here is not given more of what waits outside. */
     ADOPT_READY_MAX = 1000,
     /* No worker of the handler here: so long a saga waits before another node may have it. */
@@ -166,6 +169,7 @@ void nodes_own_done(struct engine *engine, const struct store_op *op)
         engine->own_from_start = false;
     }
     engine->owning = op->uid_count == op->limit;
+    engine->own_at = engine->now_mono + OWN_EVERY_MS;
 }
 
 void nodes_adopt_done(struct engine *engine, const struct store_op *op)
@@ -206,6 +210,10 @@ void nodes_fill_batch(struct engine *engine)
     if (!engine->member)
         return;
     bool loads_wait = engine->runnable_count >= LOAD_CHUNK;
+    if (!engine->owning && engine->own_at <= engine->now_mono) {
+        engine->owning = true;
+        engine->own_from_start = true;
+    }
     if (engine->owning && !engine->own_in_flight && !loads_wait) {
         struct flight *flight = flight_of_kind(engine, STORE_OWN);
         if (flight) {
@@ -230,6 +238,8 @@ int64_t nodes_due_at(const struct engine *engine)
         return engine->now_mono;
     if (!engine->adopt_in_flight && engine->adopt_at < at)
         at = engine->adopt_at;
+    if (!engine->own_in_flight && engine->own_at < at)
+        at = engine->own_at;
     return at;
 }
 
