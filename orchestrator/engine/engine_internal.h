@@ -247,10 +247,10 @@ void slot_take_ready(struct engine *engine, struct slot *slot);
  * lease longer than it is: at most. */
 int64_t engine_db_now(const struct engine *engine);
 int64_t engine_db_now_at_most(const struct engine *engine);
-/* How far two clocks may part in so many ms: 500 ppm, as NTP slews. */
+/* How far two clocks may part in so many ms: both may be slewed by 500 ppm, as NTP does. */
 static inline int64_t engine_drift_ms(int64_t passed_ms)
 {
-    return passed_ms / 2000;
+    return passed_ms > 0 ? passed_ms / 1000 + 1 : 0;
 }
 bool engine_expiry_allowed(const struct engine *engine, const struct slot *slot);
 

@@ -15,7 +15,7 @@ int64_t engine_db_now(const struct engine *engine)
 int64_t engine_db_now_at_most(const struct engine *engine)
 {
     int64_t now = clock_mono_ms(engine->options.clock);
-    return now + engine->db_offset_most_ms + engine_drift_ms(now - engine->db_most_at);
+    return now + 1 + engine->db_offset_most_ms + engine_drift_ms(now - engine->db_most_at);
 }
 
 bool engine_expiry_allowed(const struct engine *engine, const struct slot *slot)

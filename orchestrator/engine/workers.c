@@ -137,6 +137,8 @@ static bool task_fill(struct engine *engine, const struct lease_task *lease,
     task->lease_ms = entry->lease_until_ms - now;
     task->attempt_ms = entry->attempt_until_ms - now;
     task->idempotency_key = key;
+    if (task->lease_ms <= 0)
+        return false; /* this process stood still: nobody may start it any more */
     return idempotency_key(row->namespace_, row->definition, row->saga_id, row->run,
                            task->view.step->name, entry->operation, key) == 0;
 }
