@@ -195,7 +195,7 @@ static void assert_called_at_most_once(const char *prefix)
 static void test_p3_p4_a_node_that_stood_still_for_twice_the_lease_decides_nothing_old(void **state)
 {
     (void)state;
-    enum { EACH = 30 };
+    enum { EACH = 15 };
     PROVES("P3 P4 P5 P8");
     struct err err;
     rig_define(one, "still", NULL,
@@ -205,15 +205,15 @@ static void test_p3_p4_a_node_that_stood_still_for_twice_the_lease_decides_nothi
     rig_define(one, "still_safe", NULL,
                "a: IDEMPOTENT handler=still lease=5s | IDEMPOTENT handler=still | guarded\n"
                "c: IDEMPOTENT handler=still | IDEMPOTENT handler=still | guarded");
-    (void)rig_worker_threads(one, "first", "still:100", 100); /* the rigs own them */
-    (void)rig_worker_threads(two, "second", "still:100", 100);
+    (void)rig_worker_threads(one, "first", "still:45", 45); /* the rigs own them */
+    (void)rig_worker_threads(two, "second", "still:45", 45);
     rig_start_many(one, "still", "still-once", EACH,
-                   "once A 1 sleep=1000 effect\nonce * * effect\n* * * guarded");
+                   "once A 1 sleep=3000 effect\nonce * * effect\n* * * guarded");
     rig_start_many(one, "still_safe", "still-safe", EACH,
-                   "a A 1 sleep=1000 guarded\n* * * guarded");
+                   "a A 1 sleep=3000 guarded\n* * * guarded");
     rig_start_many(one, "still", "still-wait", EACH,
                    "a A 1 after=1500 retry\nonce * * effect\n* * * guarded");
-    rig_await(one, RIG_BANK, "60", SOON,
+    rig_await(one, RIG_BANK, "30", SOON,
               "SELECT count(*) FROM calls WHERE saga_id LIKE 'still-%%' AND try = 1"
               " AND (step = 'once' OR definition = 'still_safe') AND ended_at IS NULL");
     rig_worker_signal(one->sagad, SIGSTOP);
