@@ -1,4 +1,4 @@
-#include "sim/database.h"
+#include "sim/database_internal.h"
 
 #include "sim/rows.h"
 #include "sim/world.h"
@@ -110,6 +110,7 @@ void request_deliver(struct request *request)
     op->uid_count = answer->uid_count;
     op->nodes_alive = answer->nodes_alive;
     op->was_dead = answer->was_dead;
+    op->not_owner = answer->not_owner;
     op->content = answer->content;
     if (op->kind == STORE_LOAD_DEFINITION && op->result == STORE_OK)
         op->revision = answer->revision;
@@ -120,6 +121,11 @@ void request_drop(struct request *request)
 {
     store_op_done(&request->answer);
     request->answer = (struct store_op){ 0 };
+}
+
+bool request_is_owner(const struct db_saga *saga, const struct request *request)
+{
+    return saga->owner && strcmp(saga->owner, request->node_name) == 0;
 }
 
 struct db_saga *database_saga(struct database *database, const struct uuid *uid)

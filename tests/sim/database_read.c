@@ -6,11 +6,6 @@
 #include <assert.h>
 #include <string.h>
 
-static bool is_owner(const struct db_saga *saga, const struct request *request)
-{
-    return saga->owner && strcmp(saga->owner, request->node_name) == 0;
-}
-
 static void put_saga(struct request *request, const struct db_saga *saga)
 {
     struct store_op *answer = &request->answer;
@@ -19,7 +14,7 @@ static void put_saga(struct request *request, const struct db_saga *saga)
     out->entries = rows_zeroed(saga->count, sizeof *out->entries);
     for (size_t i = 0; i < saga->count; i++)
         out->entries[out->entry_count++] = rows_entry(NULL, &saga->entries[i]);
-    out->mine = is_owner(saga, request);
+    out->mine = request_is_owner(saga, request);
 }
 
 static void own_it(struct world *world, struct db_saga *saga, const struct request *request,
@@ -36,7 +31,7 @@ static void take(struct world *world, struct request *request)
 {
     struct db_saga *saga = database_saga(&world->database, &request->uid);
     request->answer.result = STORE_OK;
-    if (!saga || saga_state_is_terminal(saga->row.state) || is_owner(saga, request))
+    if (!saga || saga_state_is_terminal(saga->row.state) || request_is_owner(saga, request))
         return;
     own_it(world, saga, request, "it was asked for");
     world_hit(world, HIT_TAKEN);
@@ -97,7 +92,7 @@ static void own(struct world *world, struct request *request)
     struct db_saga *saga;
     while (answer->uid_count < asked->limit && (saga = next_saga(&world->database, after))) {
         after = &saga->row.uid;
-        if (!saga_state_is_terminal(saga->row.state) && is_owner(saga, request))
+        if (!saga_state_is_terminal(saga->row.state) && request_is_owner(saga, request))
             answer->uids[answer->uid_count++] = saga->row.uid;
     }
     answer->result = STORE_OK;
@@ -141,7 +136,7 @@ static void adopt(struct world *world, struct request *request, int64_t now_ms)
         after = &saga->row.uid;
         if (saga_state_is_terminal(saga->row.state))
             continue;
-        bool dead = saga->owner && !is_owner(saga, request) &&
+        bool dead = saga->owner && !request_is_owner(saga, request) &&
                     node_is_dead(database, saga->owner, now_ms, asked->dead_ms);
         if (!dead && (saga->owner || !is_waited_for(asked, saga, now_ms)))
             continue;
@@ -158,7 +153,7 @@ static void let_go(struct world *world, struct request *request)
 {
     const struct store_op *asked = &request->asked;
     struct db_saga *saga = database_saga(&world->database, &request->uid);
-    bool mine = saga && is_owner(saga, request) && saga->row.state == asked->state &&
+    bool mine = saga && request_is_owner(saga, request) && saga->row.state == asked->state &&
                 saga->row.phase == asked->phase && !saga_state_is_terminal(saga->row.state);
     request->answer.result = mine ? STORE_OK : STORE_LOST;
     if (!mine)

@@ -224,8 +224,10 @@ static bool transition(struct world *world, struct db_saga *saga, struct request
                            : stmt_grant(world, saga, request, now_ms);
     if (appends)
         return stmt_phase(world, saga, request, now_ms);
-    return t->changes_row ? stmt_finish_end(world, saga, request, now_ms)
-                          : stmt_finish(world, saga, request, now_ms);
+    if (t->changes_row)
+        return stmt_finish_end(world, saga, request, now_ms);
+    request->answer.not_owner = request->asked.asks_owner && !request_is_owner(saga, request);
+    return stmt_finish(world, saga, request, now_ms);
 }
 
 static void stmt_start(struct world *world, struct request *request, int64_t now_ms,

@@ -7,7 +7,7 @@
 
 enum {
     DRIFT_SLACK_MS = 50,     /* a drifting clock, over a minute */
-    LEASE_SLACK_MS = 20,     /* the same between two answers of the database */
+    LEASE_SLACK_MS = 3,      /* times are cut to milliseconds, three of them */
     IN_DOUBT_MS = 10 * 1000, /* how far a node's idea of the database's clock may be off */
 };
 
