@@ -98,7 +98,11 @@ static int catch_one(const char *program, const struct arguments *arguments)
     struct runner_result result;
     runner_run(&options, &result);
     const char *name = strrchr(program, '/');
-    name = arguments->mutation ? mutation_name(arguments->mutation) : name ? name + 1 : program;
+    name = name ? name + 1 : program;
+    if (arguments->mutation)
+        name = mutation_name(arguments->mutation);
+    else if (strncmp(name, "sim_", 4) == 0)
+        name += 4;
     if (result.failed)
         (void)printf("%s | %s | %" PRIu64 "\n", name,
                      result.crashed ? "a crash" : invariant_name((enum invariant)result.invariant),
