@@ -245,7 +245,7 @@ static bool act_worker(struct world *world, struct worker *worker, const struct 
     else if (is(words, 2, "drains"))
         worker_drain(worker);
     else if (is(words, 2, "loses") && node && worker->streams[node - world->nodes])
-        stream_cut(worker->streams[node - world->nodes]);
+        stream_cut_unheard(worker->streams[node - world->nodes], 0, number(words, "unheard", 0));
     else
         return false;
     return true;

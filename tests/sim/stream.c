@@ -294,21 +294,27 @@ void stream_end(struct stream *stream)
         push_said(stream, NULL);
 }
 
-void stream_cut(struct stream *stream)
+void stream_cut_unheard(struct stream *stream, int64_t worker_ms, int64_t node_ms)
 {
     struct world *world = stream->world;
     if (stream->cut || !stream->node_open || !stream->worker_open)
         return;
-    world_trace(world, stream->worker_name, "stream to %s is cut", stream->node->name);
+    world_trace(world, stream->worker->full_name, "stream to %s is cut", stream->node->name);
     stream->cut = true;
     drop_said(stream);
     drop_words(stream);
+    world_after(world, &stream->worker_hears, worker_ms, on_worker_hears);
+    world_after(world, &stream->node_hears, node_ms, on_node_hears);
+}
+
+void stream_cut(struct stream *stream)
+{
+    struct world *world = stream->world;
     int64_t worker_ms = world_between(world, 0, 50), node_ms = world_between(world, 0, 50);
     if (world_fault(world, FAULT_STREAM_HALF_OPEN))
         *(world_chance(world, 500) ? &worker_ms : &node_ms) =
             world_between(world, 1000, HEARS_LATE_MS);
-    world_after(world, &stream->worker_hears, worker_ms, on_worker_hears);
-    world_after(world, &stream->node_hears, node_ms, on_node_hears);
+    stream_cut_unheard(stream, worker_ms, node_ms);
 }
 
 void streams_lose_node(struct node *node)

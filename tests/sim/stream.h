@@ -64,6 +64,8 @@ void stream_say(struct stream *stream, const struct engine_worker_event *event);
 void stream_end(struct stream *stream);
 /* The connection is cut in the middle. */
 void stream_cut(struct stream *stream);
+/* The same; the ends hear of it after so long. */
+void stream_cut_unheard(struct stream *stream, int64_t worker_ms, int64_t node_ms);
 /* An end has been silent for too long: the other one closes it at that time. */
 void stream_node_ends_at(struct stream *stream, int64_t at_ms);
 void stream_worker_ends_at(struct stream *stream, int64_t at_ms);
