@@ -305,7 +305,10 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
         flight->op.saga_count = 0;
         saga.mine = saga.mine || flight->op.take;
         if (flight->op.take) /* from another node, perhaps: its workers may come here */
+        {
             slot->grace_until = engine->now_mono + engine->options.grace_ms;
+            slot->look_at = engine->now_mono + TAKEN_LOOK_MS;
+        }
         loaded_install(engine, &saga);
         return;
     }

@@ -96,6 +96,10 @@ enum slot_state {
     SLOT_BLOCKED, /* set aside after a failure, until its timer */
 };
 
+/* Whoever a saga was taken from may have been committing: what it said of a lease in a transaction
+ * that began before is there after this long. */
+enum { TAKEN_LOOK_MS = 1000 };
+
 struct slot {
     struct uuid uid; /* hash key */
     UT_hash_handle hh;
@@ -108,6 +112,7 @@ struct slot {
     int64_t not_before;  /* monotonic: time brings nothing before; 0: no such limit */
     int64_t grace_until; /* monotonic: none of its leases expires before */
     int64_t ready_since; /* monotonic */
+    int64_t look_at;     /* monotonic: it is loaded once more then; 0: it need not be */
     uint64_t known; /* the batch that loaded the copy, or last decided on it: it was right then */
     struct saga *saga; /* NULL while not loaded */
     struct engine_work *first, **last;

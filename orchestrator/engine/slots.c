@@ -249,6 +249,8 @@ static void timer_update(struct engine *engine, struct slot *slot)
         slot_make_runnable(engine, slot);
     else if (let_go_at < at)
         at = let_go_at;
+    if (slot->look_at && slot->leases && slot->look_at < at)
+        at = slot->look_at;
     if (at == INT64_MAX)
         heap_remove(&engine->timers, &slot->timer);
     else

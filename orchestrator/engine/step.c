@@ -441,7 +441,10 @@ static bool copy_is_unfit(const struct slot *slot)
 static bool slot_step(struct engine *engine, struct slot *slot)
 {
     while (slot->state == SLOT_IDLE && (slot->first || slot->time_due)) {
-        if (copy_is_unfit(slot)) {
+        bool look = slot->look_at && slot->look_at <= engine->now_mono;
+        if (look)
+            slot->look_at = 0;
+        if (copy_is_unfit(slot) || (look && slot->leases)) {
             workers_flush(engine);
             slot_drop_copy(engine, slot);
             break;
