@@ -5,7 +5,6 @@
 #include "fake_server.h"
 #include "fuzz.h"
 #include "mutate_message.h"
-#include "rpc/methods.c" /* the table itself, so that a new row cannot be forgotten here */
 #include "rpc/worker_decode.h"
 #include "wire/definition_codec.h"
 #include "wire/json.h"
@@ -14,6 +13,9 @@
 #include <every.pb-c.h>
 #include <saga/v1/worker.pb-c.h>
 #include <string.h>
+
+/* The table itself, so that a new row cannot be forgotten here. */
+#include "rpc/methods.c" /* NOLINT(bugprone-suspicious-include) */
 
 /* Append only: the first byte of the kept inputs counts in it. */
 static const char *const paths[] = {
