@@ -357,6 +357,7 @@ static void load_key_done(struct engine *engine, struct flight *flight)
 static void let_go_done(struct engine *engine, struct flight *flight)
 {
     struct slot *slot = flight->slot;
+    assert(slot);
     if (flight->op.result == STORE_FAILED) {
         slot_block(engine, slot);
         return;

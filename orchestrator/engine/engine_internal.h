@@ -83,7 +83,8 @@ struct lease { /* a live lease of a resident saga */
     struct lease *next; /* of the saga */
     int64_t seq, fence;
     bool idempotent;
-    bool ours; /* this process granted it: it knows the stream that it went to */
+    bool ours;         /* this process granted it: it knows the stream that it went to */
+    bool of_this_node; /* an earlier process of this node did: that stream is gone with it */
 };
 
 /* --- sagas in memory --- */

@@ -161,6 +161,8 @@ static void lease_register(struct engine *engine, struct slot *slot,
     lease->fence = entry->fence;
     lease->idempotent = rule->effect == EFFECT_IDEMPOTENT;
     lease->ours = ours;
+    size_t node = strlen(engine->options.node);
+    lease->of_this_node = entry->actor && strncmp(entry->actor, engine->granter, node + 1) == 0;
     LL_PREPEND(slot->leases, lease);
     COUNT(engine, leases_live, 1);
     if (!ours && workers_never_started(lease))

@@ -288,7 +288,7 @@ bool workers_never_started(const struct lease *lease)
 {
     const struct dispatch_session *dispatch_session = lease->dispatch.worker->session;
     const struct link_session *session = dispatch_session ? dispatch_session->owner : NULL;
-    if (!session || !session->only_stream)
+    if (!session || !session->only_stream || !lease->of_this_node)
         return false;
     struct held_lease key;
     memset(&key, 0, sizeof key);
@@ -319,7 +319,8 @@ static bool held_keep(struct link_session *session, const struct engine_worker_e
 
 /* Of the leases that this worker holds by our books, those that its Hello does not list were
  * certainly never started: an SDK drops what came on an old stream and was not begun. What another
- * process granted may still be on its way on that one's stream, unless the worker has no other. */
+ * node granted may be running: the worker may have gone there since, and this stream only seems
+ * alive. An earlier process of this node had its streams from the same address: they are gone. */
 static void hello_compare(struct engine *engine, struct dispatch_worker *worker,
                           const struct engine_worker_event *event)
 {
@@ -331,7 +332,7 @@ static void hello_compare(struct engine *engine, struct dispatch_worker *worker,
     }
     for (struct dispatch_lease *at = worker->leases; at; at = at->next) {
         const struct lease *lease = CONTAINER(at, struct lease, dispatch);
-        if (!at->listed && (lease->ours || event->only_stream))
+        if (!at->listed && (lease->ours || (event->only_stream && lease->of_this_node)))
             lease_end_queue(engine, lease->slot, lease->seq, OUTCOME_RELEASED);
         at->listed = false;
     }
