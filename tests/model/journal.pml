@@ -408,20 +408,20 @@ inline clear_saga(saga) {
 
 /* Whenever a transaction has committed. */
 inline check_durable() {
-    assert(EVERY_STEP(REFUSAL_TURNED));                                       /* refusal_has_phase */
-    assert(db.state != SUCCEEDED || ALL_DONE(db));                            /* end_is_whole */
-    assert(db.state != COMPENSATED || ALL_UNDONE(db));                        /* end_is_whole */
-    assert(!IS_TERMINAL(db) || (!OPEN_ACTION(db) && !OPEN_UNDO(db)));         /* end_is_whole */
-    assert(EVERY_STEP(END_TELLS))                                             /* end_tells_effects */
+    assert(EVERY_STEP(REFUSAL_TURNED));                                     /* refusal_has_phase */
+    assert(db.state != SUCCEEDED || ALL_DONE(db));                          /* end_is_whole */
+    assert(db.state != COMPENSATED || ALL_UNDONE(db));                      /* end_is_whole */
+    assert(!IS_TERMINAL(db) || (!OPEN_ACTION(db) && !OPEN_UNDO(db)));       /* end_is_whole */
+    assert(EVERY_STEP(END_TELLS))                                           /* end_tells_effects */
 }
 
 inline check_append() {
 #ifdef FAILOVER
-    assert(db.last == from_last);                                             /* contiguous */
+    assert(db.last == from_last);                                           /* contiguous */
 #else
     behind[1 - n] = held[1 - n];
 #endif
-    assert(!IS_TERMINAL(db))                                                  /* no_entry_after_end */
+    assert(!IS_TERMINAL(db))                                                /* no_entry_after_end */
 }
 
 /* The node has waited for the lease_until that it knows of. */
@@ -431,15 +431,15 @@ inline check_append() {
                                       db.operation[step].lost_extended))
 
 inline check_grant() {
-    assert(!IS_OPEN(db, granted));                                            /* one_lease */
-    assert(!IS_DONE(db, granted) && OUTCOME(db, granted) != REJECTED);        /* outcome_is_final */
-    assert(IN_TURN(db, granted));                                             /* in_turn */
-    assert(!IS_ACTION(granted) || db.state == RUNNING);                       /* forward_in_phase */
-    assert(IS_ACTION(granted) || db.state == COMPENSATING);                   /* undo_in_phase */
+    assert(!IS_OPEN(db, granted));                                          /* one_lease */
+    assert(!IS_DONE(db, granted) && OUTCOME(db, granted) != REJECTED);      /* outcome_is_final */
+    assert(IN_TURN(db, granted));                                           /* in_turn */
+    assert(!IS_ACTION(granted) || db.state == RUNNING);                     /* forward_in_phase */
+    assert(IS_ACTION(granted) || db.state == COMPENSATING);                 /* undo_in_phase */
 #ifdef LOST_STREAM
-    assert(IS_ACTION(granted) || EVERY_STEP(LOST_IS_OVER));                   /* undo_beside_lease */
+    assert(IS_ACTION(granted) || EVERY_STEP(LOST_IS_OVER));                 /* undo_beside_lease */
 #endif
-    assert(IS_ACTION(granted) || !OPEN_ACTION(db))                            /* undo_beside_lease */
+    assert(IS_ACTION(granted) || !OPEN_ACTION(db))                          /* undo_beside_lease */
 }
 
 inline dismiss(w) {
@@ -454,7 +454,7 @@ inline dismiss(w) {
 inline finish_in_db() {
     if
     :: finishes ->
-        assert(outcome != EXPIRED || over);                                   /* expiry_after_time */
+        assert(outcome != EXPIRED || over);                                 /* expiry_after_time */
         apply_finish(db)
     :: else
     fi
@@ -466,9 +466,9 @@ inline grant_in_db() {
         check_grant();
         apply_grant(db);
 #ifdef FAILOVER
-        assert(db.operation[granted].fence > worker[granted].fence);          /* fence_rises */
-        assert(db.operation[granted].fence > worker[OLDER(granted)].fence);   /* fence_rises */
-        assert(db.operation[granted].fence > seen[granted]);                  /* fence_rises */
+        assert(db.operation[granted].fence > worker[granted].fence);        /* fence_rises */
+        assert(db.operation[granted].fence > worker[OLDER(granted)].fence); /* fence_rises */
+        assert(db.operation[granted].fence > seen[granted]);                /* fence_rises */
         entered[granted] = 0;
 #endif
         /* Who held it before is an older holder from now on. */
@@ -490,7 +490,7 @@ inline grant_in_db() {
 inline end_in_db() {
     if
     :: ends ->
-        assert(!IS_TERMINAL(db));                                             /* one_end */
+        assert(!IS_TERMINAL(db));                                           /* one_end */
         apply_end(db)
     :: else
     fi
@@ -529,14 +529,15 @@ inline write() {
     if
     :: finishes -> /* outcome IS NULL AND (NOT only_if_expired OR lease_until < now()) */
         durable = ANY_OPERATION(IS_AT_POSITION);
-        assert(!durable || IS_AT_POSITION(op));                               /* finish_hits */
+        assert(!durable || IS_AT_POSITION(op));                             /* finish_hits */
 #ifndef MUTANT_NO_TIME_CHECK
         durable = (durable && (outcome != EXPIRED || over))
 #endif
     :: else
     fi;
     if
-    :: settles || resumes || compensates || parks || (ends && !finishes) -> /* phase: all or nothing */
+    :: settles || resumes || compensates || parks || (ends && !finishes) ->
+        /* phase: all of it or nothing */
         durable = (durable && ROW_IS_AS_DECIDED && POSITION_IS_FREE);
         if
         :: durable ->
@@ -559,7 +560,8 @@ inline write() {
             check_append();
             grant_in_db()
         :: durable && ends -> end_in_db()
-        :: durable && finishes && !grants && !ends -> durable = (owner == n) /* another's: load, decide anew */
+        :: durable && finishes && !grants && !ends ->
+            durable = (owner == n) /* if it is another's by now: load, decide anew */
         :: else
         fi
     fi;
@@ -584,9 +586,15 @@ inline write() {
  * ended. A forgotten or older holder may come at any time, also after that. */
 #define HAS_OPEN_LEASE(k, w) (IS_OPEN(db, k) && db.operation[k].fence == worker[w].fence)
 
+#ifdef FAILOVER
+#define IS_FORGOTTEN worker[who].forgotten
+#else
+#define IS_FORGOTTEN false
+#endif
+
 inline let_in() {
 #ifdef FAILOVER
-    assert(who == op || !entered[op]);                                        /* guard_refuses_older */
+    assert(who == op || !entered[op]); /* guard_refuses_older */
     entered[op] = (entered[op] || (who == op && worker[OLDER(op)].has != IDLE));
 #endif
     seen[op] = worker[who].fence
@@ -605,7 +613,7 @@ inline visit_action() {
     :: effect[op] == APPLIED -> /* DUPLICATE */
         worker[who].has = SAYS_DONE
     :: effect[op] == NO_EFFECT && seen[op] > worker[who].fence -> /* STALE */
-        assert(who != op);                                                    /* newest_gets_in */
+        assert(who != op || IS_FORGOTTEN);                                  /* newest_gets_in */
         dismiss(who)
     :: effect[op] == NO_EFFECT && seen[op] <= worker[who].fence -> /* PROCEED */
         let_in();
@@ -615,7 +623,7 @@ inline visit_action() {
 #ifndef FAILOVER /* which may bring an older compensation */
             forget_seen(op);
 #endif
-            assert(END_TELLS(op))                                             /* end_tells_effects */
+            assert(END_TELLS(op))                                           /* end_tells_effects */
         :: else /* no_effect: a business no */
         fi
     fi
@@ -630,9 +638,9 @@ inline visit_undo() {
     if
     :: effect[op - STEPS] == UNDONE /* DUPLICATE */
     :: effect[op - STEPS] != UNDONE && NEWER_WAS_HERE -> /* STALE */
-        assert(who != op);                                                    /* newest_gets_in */
+        assert(who != op || IS_FORGOTTEN);                                  /* newest_gets_in */
         dismiss(who)
-    :: effect[op - STEPS] != UNDONE && !NEWER_WAS_HERE -> /* PROCEED, or EMPTY: never will it run */
+    :: effect[op - STEPS] != UNDONE && !NEWER_WAS_HERE -> /* PROCEED; EMPTY: it will never run */
         let_in();
         forget_seen(op - STEPS);
         effect[op - STEPS] = UNDONE
@@ -710,7 +718,7 @@ inline decide_report() {
         drop_copy()
 #endif
     :: else -> /* STALE */
-        assert(!IS_OPEN(db, op) || db.operation[op].fence != worker[who].fence); /* holder_is_heard */
+        assert(!HAS_OPEN_LEASE(op, who));                                   /* holder_is_heard */
         aside = true;
         dismiss(who)
     fi
@@ -778,13 +786,13 @@ inline choose_grant() {
 
 /* What is acknowledged is durable, and so is what follows from it. */
 inline check_ack() {
-    assert((grants && granted == op) ||                     /* (it is the lease before, then) */
-           (db.operation[op].fence == worker[who].fence && OUTCOME(db, op) == outcome)); /* ack_is_durable */
-    assert(outcome != REJECTED || db.phase != RUNNING);                       /* ack_is_durable */
+    assert(outcome == RETRY || (db.operation[op].fence == worker[who].fence &&
+                                OUTCOME(db, op) == outcome));               /* ack_is_durable */
+    assert(outcome != REJECTED || db.phase != RUNNING);                     /* ack_is_durable */
 #ifdef FAILOVER
-    assert(!worker[who].forgotten)                                            /* stale_is_refused */
+    assert(!worker[who].forgotten)                                          /* stale_is_refused */
 #else
-    assert(who == op || !finishes || (grants && granted == op))               /* stale_is_refused */
+    assert(who == op || !finishes || (grants && granted == op))             /* stale_is_refused */
 #endif
 }
 
@@ -803,7 +811,7 @@ inline let_effects_out() {
         dismiss(who)
     :: else
     fi;
-    assert(event != CANCEL_CALL || db.phase != RUNNING);                      /* ack_is_durable */
+    assert(event != CANCEL_CALL || db.phase != RUNNING);                    /* ack_is_durable */
 #ifndef MUTANT_LOST_STREAM_NOT_LOADED
     if
     :: event == STREAM_DIED -> drop_copy() /* its lease may have been extended elsewhere */
@@ -848,7 +856,7 @@ inline fail_over() {
 
 inline choose_loss() {
     if
-    :: doomed -> to_lose = (durable -> to_lose - 1 : to_lose)
+    :: doomed -> to_lose = (durable && !aside -> to_lose - 1 : to_lose)
 #ifndef SYNCHRONOUS
     :: CAN_BE_LOST && durable ->
         doomed = 1;
@@ -860,7 +868,6 @@ inline choose_loss() {
 #endif
 
 /* --- a node ----------------------------------------------------------------------------------- */
-
 
 #define DRIVES          (ALIVE(n) && held[n])
 #define NOW(what, k, w) event = what; op = k; who = w
@@ -914,8 +921,10 @@ end:
     :: d_step { MAY_TAKE && INCIDENT -> incidents++; take_saga() }
 #endif
     /* ... and then it is loaded. So is what a node owns, when it has nothing in memory. */
-    :: d_step { ALIVE(n) && !held[n] &&
-                (taken[n] || owner == n || (IS_TERMINAL(db) && ANY_OPERATION(WAITS))) -> load_saga() }
+    :: d_step {
+        ALIVE(n) && !held[n] &&
+        (taken[n] || owner == n || (IS_TERMINAL(db) && ANY_OPERATION(WAITS))) -> load_saga()
+       }
     /* Something happens: the core decides, the store writes, the effects go out. */
     :: atomic {
         if
@@ -929,7 +938,9 @@ end:
         :: DRIVES && INCIDENT && copy.phase == RUNNING -> incidents++; NOW(CANCEL_CALL, 0, 0)
 #endif
 #ifdef DEADLINE
-        :: DRIVES && INCIDENT && copy.state == RUNNING -> incidents++; NOW(DEADLINE_DUE, 0, 0)
+        :: DRIVES && INCIDENT && copy.state == RUNNING && !ALL_DONE(copy) ->
+            incidents++;
+            NOW(DEADLINE_DUE, 0, 0)
 #endif
 #ifdef LOST_STREAM
         EACH_OPERATION(ON_STREAM_DIED)
@@ -1043,7 +1054,7 @@ proctype world() {
 #endif
     :: timeout -> break
     od;
-    assert(IS_TERMINAL(db) || db.state == PARKED)                             /* no_deadlock */
+    assert(IS_TERMINAL(db) || db.state == PARKED)                           /* no_deadlock */
 }
 
 #define START(k)                                                                                   \
