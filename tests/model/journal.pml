@@ -13,6 +13,13 @@
  *
  * An assertion is named by the comment behind it. */
 
+#ifndef REPEATS
+#define REPEATS 0
+#endif
+#ifndef INCIDENTS
+#define INCIDENTS 0
+#endif
+
 /* --- the three models ------------------------------------------------------------------------- */
 
 #if defined(JOIN) /* steps 0 and 1 side by side, and step 2 that joins them */
@@ -522,8 +529,8 @@ inline own_in_db() {
     (IS_OPEN(db, k) && (k) == op && db.operation[k].fence == copy.operation[op].fence)
 #endif
 
-/* The statement that carries the transition (transition_stmt of store/write.c). `durable` is what it
- * answers: whether all of it took effect. */
+/* The statement that carries the transition (transition_stmt of store/write.c). `durable` is its
+ * answer: whether all of it took effect. */
 inline write() {
     durable = true;
     if
@@ -582,8 +589,8 @@ inline write() {
 #define WAITS(k)      (worker[k].has != IDLE || worker[OLDER(k)].has != IDLE)
 
 /* While a lease is open no other holder that counts is at its step (asserted), so it makes no
- * difference when in that time its worker does its work: here with its report, or when the lease has
- * ended. A forgotten or older holder may come at any time, also after that. */
+ * difference when in that time its worker does its work: here with its report, or when the lease
+ * has ended. An older or a forgotten holder may come at any time, also after that. */
 #define HAS_OPEN_LEASE(k, w) (IS_OPEN(db, k) && db.operation[k].fence == worker[w].fence)
 
 #ifdef FAILOVER
