@@ -23,8 +23,8 @@ mkdir -p "$corpus" "$scratch/new" "$scratch/cover" "$scratch/kept" "$tree/found/
 for input in "$scratch"/cover/*; do # "input file:line" for each line that it reaches
     "$binary" "$input" >"$scratch/log" 2>&1
     llvm-profdata-14 merge -sparse -o "$scratch/merged" "$scratch/profile"
-    llvm-cov-14 export -format=lcov -skip-functions -skip-expansions "-instr-profile=$scratch/merged" \
-        "$binary" | awk -F'[:,]' -v input="$input" '
+    llvm-cov-14 export -format=lcov -skip-functions -skip-expansions \
+        "-instr-profile=$scratch/merged" "$binary" | awk -F'[:,]' -v input="$input" '
             /^SF:/ { file = $2 }
             /^DA:/ && $3 > 0 && file ~ /\/(orchestrator|workers)\// { print input, file ":" $2 }'
 done >"$scratch/lines"
