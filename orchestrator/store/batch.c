@@ -319,6 +319,8 @@ static void take_result(struct batch *batch, struct batch_slot *slot, PGresult *
         enum fault fault = sqlstate_classify(result, slot_name(slot), &err);
         if (slot->kind == SLOT_COMMIT)
             batch->commit_failed = true;
+        if (slot->kind == SLOT_SYNC) /* all was done; what is told here is the session's end */
+            fault = FAULT_CONNECTION;
         round_fail(batch, fault, &err);
         break;
     }
@@ -426,7 +428,10 @@ enum batch_state batch_read(struct batch *batch, PGconn *conn, struct err *err)
             continue;
         }
         bool sync = PQresultStatus(result) == PGRES_PIPELINE_SYNC;
-        if (sync == (slot->kind == SLOT_SYNC) && !sync)
+        bool in_step = sync
+                           ? slot->kind == SLOT_SYNC
+                           : slot->kind != SLOT_SYNC || PQresultStatus(result) == PGRES_FATAL_ERROR;
+        if (in_step && !sync)
             take_result(batch, slot, result);
         PQclear(result);
         if (PQstatus(conn) == CONNECTION_BAD) {
@@ -436,9 +441,9 @@ enum batch_state batch_read(struct batch *batch, PGconn *conn, struct err *err)
                 (void)sqlstate_connection(conn, slot_name(slot), err);
             return BATCH_BROKEN;
         }
-        if (sync != (slot->kind == SLOT_SYNC))
+        if (!in_step)
             return out_of_step(err);
-        if (sync) {
+        if (slot->kind == SLOT_SYNC) {
             enum batch_state state = round_over(batch, conn, err);
             if (state != BATCH_WAITING)
                 return state;
@@ -466,7 +471,9 @@ void batch_lost(struct batch *batch, const struct err *why)
     struct err err = *why;
     err.code = ERR_UNAVAILABLE;
     err.retryable = true;
-    if (batch->round == ROUND_WRITE) {
+    if (batch->round == ROUND_WRITE && batch->committed && !batch->doubtful) {
+        settle_writes(batch);
+    } else if (batch->round == ROUND_WRITE) {
         for (size_t i = 0; i < batch->unit.count; i++) {
             struct store_op *op = batch->writes[batch->unit.first + i].op;
             bool doubt = batch->commit_sent && op->kind != STORE_LOAD_UID;

@@ -27,7 +27,7 @@ struct session { /* one connection of sagad */
     pthread_t up, down; /* threads: from the client, from the server */
     atomic_int running;
     /* of `up` */
-    bool engine, begun;
+    bool engine, begun, keep_sync;
     char names[NAMES_SIZE]; /* statements of the transaction: " begin start " */
     int64_t syncs;          /* rounds that the client closed */
     /* between both */
@@ -170,7 +170,7 @@ static bool read_startup(struct session *session, const struct buf *in)
     return true;
 }
 
-enum next { NEXT_FORWARD, NEXT_CUT, NEXT_INSTEAD };
+enum next { NEXT_FORWARD, NEXT_CUT, NEXT_INSTEAD, NEXT_KEEP };
 
 /* COMMIT is on its way. */
 static enum next at_commit(struct session *session)
@@ -190,9 +190,20 @@ static enum next at_commit(struct session *session)
         atomic_fetch_add(&proxy->hits[PROXY_ROLLBACK_FOR_COMMIT], 1);
         return NEXT_INSTEAD;
     }
+    session->keep_sync = hits(proxy, PROXY_KEEP_SYNC, session->names);
     if (hits(proxy, PROXY_CUT_AFTER_COMMIT, session->names))
         atomic_store(&session->cut_round, session->syncs); /* counted when its answer comes */
     return NEXT_FORWARD;
+}
+
+static enum next at_sync(struct session *session)
+{
+    session->syncs++;
+    if (!session->keep_sync)
+        return NEXT_FORWARD;
+    session->keep_sync = false;
+    atomic_fetch_add(&session->proxy->hits[PROXY_KEEP_SYNC], 1);
+    return NEXT_KEEP;
 }
 
 /* A message that runs a prepared statement. */
@@ -232,9 +243,11 @@ static bool look_up(struct session *session, const struct buf *in, struct buf *o
         if (message[0] == 'B')
             next = at_bind(session, message);
         else if (message[0] == 'S')
-            session->syncs++;
+            next = at_sync(session);
         if (next == NEXT_CUT)
             return false;
+        if (next == NEXT_KEEP)
+            continue;
         if (next == NEXT_INSTEAD)
             write_rollback(message, size, out);
         else

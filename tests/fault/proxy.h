@@ -16,6 +16,7 @@
 enum proxy_fault {
     PROXY_CUT_BEFORE_COMMIT,   /* the server never gets COMMIT */
     PROXY_CUT_AFTER_COMMIT,    /* it ran COMMIT; its answer is lost */
+    PROXY_KEEP_SYNC,           /* it runs COMMIT, and never gets the Sync behind it */
     PROXY_ROLLBACK_FOR_COMMIT, /* COMMIT is answered ROLLBACK, and was one */
     PROXY_CUT_IN_RESULT,       /* half of a row, then nothing */
     PROXY_FAULT_COUNT

@@ -174,6 +174,27 @@ static void test_d7_a_backend_that_ends_in_mid_pipeline(void **state)
     }
 }
 
+/* What COMMIT was answered stays true, whatever becomes of the session then. */
+static void test_d1_a_backend_that_ends_behind_its_commit(void **state)
+{
+    (void)state;
+    PROVES("P2 P8");
+    struct copy first;
+    uint64_t before = store->ops->generation(store);
+    fill(&first, "d1-behind");
+    proxy_arm(proxy, PROXY_KEEP_SYNC, NULL, 1);
+    store->ops->submit(store, &first.op);
+    while (fixture_count(other, "SELECT count(*) FROM saga WHERE saga_id = 'd1-behind'") == 0)
+        store->ops->process(store, clock_mono_ms(&clock_system));
+    fixture_exec(other, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE application_name = 'sagad engine'");
+    pump_in_time();
+    assert_all_failed(&first);
+    assert_int_equal(proxy_hits(proxy, PROXY_KEEP_SYNC), 1);
+    proof_fault("backend ended behind its COMMIT", 1);
+    again(&first, before, "d1-behind");
+}
+
 static void test_d7_a_connection_cut_in_a_row(void **state)
 {
     (void)state;
@@ -202,6 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_d7_results_larger_than_any_buffer_do_not_block),
         cmocka_unit_test(test_d7_a_backend_that_ends_in_mid_pipeline),
+        cmocka_unit_test(test_d1_a_backend_that_ends_behind_its_commit),
         cmocka_unit_test(test_d7_a_connection_cut_in_a_row),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
