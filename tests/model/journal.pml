@@ -7,8 +7,9 @@
  *   JOIN, CALLS or FAILOVER   which model (below)
  *   REPEATS                   so many operations may be leased a second time
  *   INCIDENTS                 so many rare things happen, of those that the model has
- *   FAILOVERS, LOST           so many failovers; each loses so many transitions at most
+ *   FAILOVERS, LOST           so many failovers; each loses one transition, or up to LOST of them
  *   SYNCHRONOUS               ... or none, since the standby has confirmed them all
+ *   STURDY                    workers do not die, and no task is lost on its way
  *   MUTANT_...                one rule of the protocol is broken
  *
  * An assertion is named by the comment behind it. */
@@ -99,17 +100,15 @@ typedef Saga {
 };
 
 Saga db;
-bit owner;
 
 /* --- nodes, workers, the participant ---------------------------------------------------------- */
 
-/* A node's copy is local to it; but in FAILOVER both die at once. */
-#ifdef FAILOVER
+/* Node 0 is the owner: when the row names the other one, they change places (swap_nodes). They are
+ * alike, so one of any two states that differ by their names is enough. */
 Saga copies[2];
 #define copy copies[n]
-#endif
 bit held[2];                /* it has one, and believes that it is the owner */
-bit taken[2];               /* it has taken the saga, and loads it next */
+bit loads;                  /* node 1 may still load what it owned when it began to */
 #ifndef FAILOVER
 bit behind[2];              /* somebody has appended since */
 #endif
@@ -143,7 +142,6 @@ unsigned incidents : 3;
 #ifdef FAILOVER
 byte epoch;
 Saga standby;               /* what is left of the database, once ... */
-bit standby_owner;
 bit doomed;                 /* ... a commit was made that will be lost, ... */
 unsigned to_lose : 2;       /* ... and so many more */
 bit entered[OPERATIONS];    /* ghost: the newest holder was let in, and the older one is about */
@@ -240,14 +238,20 @@ bit parks;                  /* entry PARK ... */
 bit unknown;                /* ... for the operation's unknown outcome */
 bit grants;                 /* entry LEASE ... */
 unsigned granted : 3;       /* ... of this operation */
+bit owns;                   /* it has made node 1 the owner: they change places afterwards */
 bit ends;                   /* the row becomes terminal; alone: entry END */
 bit acks;                   /* the report is acknowledged afterwards */
 bit spent;                  /* the definition says what follows */
 bit aside;                  /* nothing to commit, nothing to answer */
 bit durable;                /* the answer of the database */
-hidden byte i;
+byte i;
 
 inline end_decision() {
+    if
+    :: owns -> swap_nodes()
+    :: else
+    fi;
+    owns = 0;
     event = 0;
     op = 0;
     who = 0;
@@ -372,7 +376,7 @@ inline copy_saga(to, from) {
         i++
     :: else -> break
     od;
-    skip
+    i = 0
 }
 
 inline clear_saga(saga) {
@@ -397,7 +401,39 @@ inline clear_saga(saga) {
         i++
     :: else -> break
     od;
-    skip
+    i = 0
+}
+
+#define SWAP(pair)    i = pair[0]; pair[0] = pair[1]; pair[1] = i;
+#define SWAP_OF(part) i = copies[0].part; copies[0].part = copies[1].part; copies[1].part = i;
+#ifdef LOST_STREAM
+#define SWAP_LOST(k)                                                                               \
+    SWAP_OF(operation[k].extended) SWAP_OF(operation[k].lost) SWAP_OF(operation[k].lost_extended)
+#else
+#define SWAP_LOST(k)
+#endif
+#define SWAP_OPERATION(k)                                                                          \
+    SWAP_OF(operation[k].fence) SWAP_OF(operation[k].outcome) SWAP_OF(operation[k].tries)          \
+    SWAP_OF(operation[k].unsettled) SWAP_LOST(k)
+
+/* Node 1 becomes the owner. Who was it and has no copy may be loading one. */
+inline swap_nodes() {
+    SWAP(held)
+    SWAP_OF(state)
+    SWAP_OF(phase)
+    SWAP_OF(parked_for)
+    EACH_OPERATION(SWAP_OPERATION)
+#ifdef FAILOVER
+    SWAP_OF(last)
+#else
+    SWAP(behind)
+#endif
+#ifdef DEATH
+    SWAP(dead)
+#endif
+    loads = (ALIVE(1) && !held[1]);
+    i = 0;
+    printf("nodes 0 and 1 change places\n")
 }
 
 /* --- the transaction -------------------------------------------------------------------------- */
@@ -506,7 +542,7 @@ inline end_in_db() {
 /* Who changes the row owns it from then on: no other copy knows what is due now. */
 inline own_in_db() {
     if
-    :: resumes || compensates || parks || ends -> owner = n
+    :: n == 1 && (resumes || compensates || parks || ends) -> owns = true
     :: else
     fi
 }
@@ -568,7 +604,7 @@ inline write() {
             grant_in_db()
         :: durable && ends -> end_in_db()
         :: durable && finishes && !grants && !ends ->
-            durable = (owner == n) /* if it is another's by now: load, decide anew */
+            durable = (n == 0) /* if it is another's by now: load, decide anew */
         :: else
         fi
     fi;
@@ -673,7 +709,6 @@ inline choose_word() {
 
 inline drop_copy() {
     held[n] = 0;
-    taken[n] = 0;
 #ifndef FAILOVER
     behind[n] = 0;
 #endif
@@ -843,18 +878,15 @@ inline fail_over() {
     if
     :: doomed ->
         copy_saga(db, standby);
-        owner = standby_owner;
         EACH_OPERATION(FORGET_BOTH)
         clear_saga(standby);
-        standby_owner = 0;
         doomed = 0
     :: else
     fi;
 #ifndef MUTANT_COPIES_KEPT
     held[0] = 0;
     held[1] = 0;
-    taken[0] = 0;
-    taken[1] = 0;
+    loads = 0;
     clear_saga(copies[0]);
     clear_saga(copies[1]);
 #endif
@@ -869,7 +901,7 @@ inline choose_loss() {
         doomed = 1;
         select (to_lose : 0 .. LOST - 1)
 #endif
-    :: !doomed -> d_step { clear_saga(standby); standby_owner = 0 }
+    :: !doomed -> d_step { clear_saga(standby) }
     fi
 }
 #endif
@@ -898,40 +930,41 @@ inline choose_loss() {
 #define ON_REFUSAL(k)                                                                              \
     :: DRIVES && OUTCOME(copy, k) == REJECTED && copy.phase == RUNNING -> NOW(REFUSAL, k, k)
 
-#define MAY_TAKE (ALIVE(n) && owner != n && !IS_TERMINAL(db))
+inline stop_loading() {
+    loads = (loads && n == 0)
+}
+
+#define MAY_TAKE (n == 1 && ALIVE(n) && !IS_TERMINAL(db))
 inline take_saga() {
     printf("node %d takes the saga\n", n);
-    owner = n;
     drop_copy();
-    taken[n] = 1
+    swap_nodes()
 }
 
 inline load_saga() {
     printf("node %d loads\n", n);
     copy_saga(copy, db);
-    taken[n] = 0;
-    held[n] = 1
+    held[n] = 1;
+    stop_loading()
 }
 
 proctype node(bit n) {
-#ifndef FAILOVER
-    Saga copy;
-#endif
 end:
     do
     /* A report arrives at a node that is not the owner: UPDATE saga SET owner = me ... */
-    :: d_step { MAY_TAKE && !held[n] && !taken[n] && ANY_OPERATION(WAITS) -> take_saga() }
+    :: d_step { MAY_TAKE && !held[n] && !loads && ANY_OPERATION(WAITS) -> take_saga() }
 #ifdef DEATH
-    :: d_step { MAY_TAKE && dead[owner] -> take_saga() }
+    :: d_step { MAY_TAKE && dead[0] -> take_saga() }
 #endif
 #ifdef ADOPTION
     :: d_step { MAY_TAKE && INCIDENT -> incidents++; take_saga() }
 #endif
-    /* ... and then it is loaded. So is what a node owns, when it has nothing in memory. */
+    /* ... and then it is loaded. So is whatever a node owns and has not in memory. */
     :: d_step {
         ALIVE(n) && !held[n] &&
-        (taken[n] || owner == n || (IS_TERMINAL(db) && ANY_OPERATION(WAITS))) -> load_saga()
+        (n == 0 || loads || (IS_TERMINAL(db) && ANY_OPERATION(WAITS))) -> load_saga()
        }
+    :: d_step { n == 1 && loads -> loads = 0 }
     /* Something happens: the core decides, the store writes, the effects go out. */
     :: atomic {
         if
@@ -968,7 +1001,7 @@ end:
         choose_grant();
 #ifdef FAILOVER
         if
-        :: CAN_BE_LOST -> d_step { copy_saga(standby, db); standby_owner = owner }
+        :: CAN_BE_LOST -> d_step { copy_saga(standby, db) }
         :: else
         fi;
 #endif
@@ -979,8 +1012,10 @@ end:
         if
         :: aside -> d_step { end_decision() }
         :: !aside && durable -> d_step { let_effects_out(); end_decision() }
+#ifndef STURDY
         :: !aside && durable && grants -> /* its task is lost, or its worker dies with it */
             d_step { let_effects_out(); dismiss(granted); end_decision() }
+#endif
         :: !aside && !durable -> d_step { drop_copy(); end_decision() }
 #ifdef IN_DOUBT
         :: !aside && durable && INCIDENT -> d_step { incidents++; drop_copy(); end_decision() }
@@ -997,7 +1032,13 @@ end:
     :: d_step { DRIVES && INCIDENT -> incidents++; drop_copy() }
 #endif
 #ifdef DEATH
-    :: d_step { ALIVE(n) && INCIDENT && !dead[1 - n] -> incidents++; dead[n] = 1; drop_copy() }
+    :: d_step {
+        ALIVE(n) && INCIDENT && !dead[1 - n] ->
+            incidents++;
+            dead[n] = 1;
+            drop_copy();
+            stop_loading()
+       }
 #endif
     od
 }
@@ -1029,14 +1070,20 @@ end:
             who = 0
         }
        }
+#ifndef STURDY
     :: atomic {
         if
         EACH_OPERATION(DIES)
-#ifdef RETRY_LATER
-        EACH_OPERATION(PUTS_OFF)
-#endif
         fi
        }
+#endif
+#ifdef RETRY_LATER
+    :: atomic {
+        if
+        EACH_OPERATION(PUTS_OFF)
+        fi
+       }
+#endif
     od
 }
 
@@ -1053,7 +1100,7 @@ proctype world() {
 #if INCIDENTS
     :: d_step { INCIDENT -> incidents = INCIDENTS } /* no more of them */
 #endif
-#ifdef FAILOVER
+#ifdef SYNCHRONOUS
     :: d_step { epoch < FAILOVERS && !doomed -> fail_over() }
 #endif
 #ifdef EXTENSION
@@ -1080,7 +1127,7 @@ init {
             i++
         :: else -> break
         od;
-        skip
+        i = 0
     }
     atomic {
         run node(0);
