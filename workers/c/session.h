@@ -22,10 +22,10 @@ enum {
     SESSION_SILENCE_MS = 35000,        /* without anything from the server the stream is dead */
     SESSION_WELCOME_MS = 10000,        /* the same before Welcome */
     SESSION_BACKOFF_MIN_MS = 100,
-    SESSION_BACKOFF_MAX_MS = 5000,
-    SESSION_STEADY_MS = 5000,    /* a stream that lived so long ends a row of failures */
-    SESSION_EXTEND_MIN_MS = 500, /* not more often, however short what is left of a lease */
-    SESSION_LINGER_MS = 250,     /* drained, but a task may be on its way to us */
+    SESSION_BACKOFF_MAX_MS = 2000, /* the shortest lease, 5 s, is not to run out by it */
+    SESSION_STEADY_MS = 5000,      /* a stream that lived so long ends a row of failures */
+    SESSION_EXTEND_MIN_MS = 500,   /* not more often, however short what is left of a lease */
+    SESSION_LINGER_MS = 250,       /* drained, but a task may be on its way to us */
 };
 
 struct session_credit { /* of a handler, on this stream: totals that only grow */
