@@ -15,7 +15,7 @@ integration    480       1800
 sim            180       900
 fault          150       1200
 fuzz           240       1200
-model          180       900
+model          240       900
 tsan           -         1800
 "
 

@@ -17,6 +17,7 @@ failover             | -DFAILOVER               | -DFAILOVERS=1 -DLOST=1 -DSTURD
 failover_synchronous | -DFAILOVER -DSYNCHRONOUS | -DFAILOVERS=1                   | -DFAILOVERS=2
 join                 | -DJOIN                   | -DINCIDENTS=1                   | -DINCIDENTS=2
 calls                | -DCALLS                  | -DINCIDENTS=1                   | -DINCIDENTS=2
+repeats              | -DREPEATS=1              | -DCALLS                         | -DJOIN
 '
 # name | model and bounds at every size | the assertions of which one must be violated
 mutants='
