@@ -11,12 +11,14 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 enum {
     SOON = 10000,
     AT_ONCE = 6, /* sagas of a round, with a thread each */
     SPREAD_US = 10000,
+    DEADLINE_MS = 1000,
     FAILED_PRECONDITION = 9
 };
 #define ACCEPTED SAGA__V1__ACK__RESULT__RESULT_ACCEPTED
@@ -92,17 +94,21 @@ static int64_t some_us(int64_t middle_us)
     return middle_us - SPREAD_US / 2 + (int64_t)rng_below(&rng, SPREAD_US);
 }
 
-/* The held steps of a round, in the order of their sagas. */
-static void hold_round(struct raw_worker *worker, int round, struct raw_lease *ret_leases)
+/* The held steps of a round, in the order of their sagas (fence 0: it did not come). Returns how
+ * many: on a machine that stood still the deadline may be there before the step. */
+static int hold_round(struct raw_worker *worker, int round, struct raw_lease *ret_leases)
 {
+    memset(ret_leases, 0, AT_ONCE * sizeof *ret_leases);
     for (int i = 0; i < AT_ONCE; i++) {
-        const Saga__V1__Task *task = raw_worker_task(worker, SOON);
-        assert_non_null(task);
+        const Saga__V1__Task *task = raw_worker_task(worker, DEADLINE_MS + 500);
+        if (!task)
+            return i;
         int of = -1, number = -1;
         assert_int_equal(sscanf(task->saga_id, "race%d-%d", &of, &number), 2);
         assert_true(of == round && number >= 0 && number < AT_ONCE);
         ret_leases[number] = raw_lease_of(task);
     }
+    return AT_ONCE;
 }
 
 struct tally { /* of what came first */
@@ -144,7 +150,8 @@ static void judge_race(const struct canceller *canceller, bool refuses, struct t
     tally->deadline += strcmp(cause, "DEADLINE") == 0;
 }
 
-static void race(struct raw_worker *holder, struct raw_worker *reporter, int round,
+/* False: not all of its steps were held in time, so that nothing raced. */
+static bool race(struct raw_worker *holder, struct raw_worker *reporter, int round,
                  struct canceller *cancellers)
 {
     struct raw_lease leases[AT_ONCE];
@@ -152,7 +159,12 @@ static void race(struct raw_worker *holder, struct raw_worker *reporter, int rou
     char prefix[16];
     (void)snprintf(prefix, sizeof prefix, "race%d-", round);
     rig_start_many(one, "s3", prefix, AT_ONCE, "");
-    hold_round(holder, round, leases);
+    if (hold_round(holder, round, leases) < AT_ONCE) {
+        for (int i = 0; i < AT_ONCE; i++)
+            if (leases[i].fence)
+                raw_worker_report(reporter, &leases[i], DONE, "word");
+        return false;
+    }
     /* One batch, one transaction, one deadline; database and test have one clock. */
     int64_t due_us = rig_count(one, RIG_STORE,
                                "SELECT extract(epoch FROM deadline_at) * 1000000 FROM saga"
@@ -174,6 +186,7 @@ static void race(struct raw_worker *holder, struct raw_worker *reporter, int rou
     }
     for (int i = 0; i < AT_ONCE; i++)
         assert_int_equal(pthread_join(cancellers[i].thread, NULL), 0);
+    return true;
 }
 
 static void test_s3_p5_p6_refusal_deadline_and_cancel_at_once_are_one_turn(void **state)
@@ -182,7 +195,7 @@ static void test_s3_p5_p6_refusal_deadline_and_cancel_at_once_are_one_turn(void 
     enum { ROUNDS = 5, ROUNDS_FULL = 167 };
     static struct canceller cancellers[ROUNDS_FULL][AT_ONCE];
     PROVES("P3 P5 P6 P8");
-    int rounds = test_is_full_size() ? ROUNDS_FULL : ROUNDS;
+    int rounds = test_is_full_size() ? ROUNDS_FULL : ROUNDS, missed = 0;
     struct tally tally = { 0 };
     rig_define(one, "s3", "deadline=1s",
                "a: IDEMPOTENT | IDEMPOTENT\nb: ONCE handler=held lease=60s | IDEMPOTENT");
@@ -193,13 +206,15 @@ static void test_s3_p5_p6_refusal_deadline_and_cancel_at_once_are_one_turn(void 
     struct raw_worker *reporter = raw_worker_hello(two->address, "hand", NULL, "held", NULL, 0);
     raw_worker_credit(holder, "held", (uint64_t)rounds * AT_ONCE);
     for (int round = 0; round < rounds; round++)
-        race(holder, reporter, round, cancellers[round]);
+        missed += !race(holder, reporter, round, cancellers[round]);
+    assert_true(missed <= 1 + rounds / 10);
     holder = raw_worker_cut(holder);
     reporter = raw_worker_cut(reporter);
     for (int i = 0; i < rounds * AT_ONCE; i++)
-        judge_race(&cancellers[i / AT_ONCE][i % AT_ONCE], i % AT_ONCE % 2, &tally);
-    print_message("%d refused, %d cancelled, %d deadline, %d completed first\n", tally.refused,
-                  tally.cancelled, tally.deadline, tally.completed);
+        if (*cancellers[i / AT_ONCE][i % AT_ONCE].saga_id)
+            judge_race(&cancellers[i / AT_ONCE][i % AT_ONCE], i % AT_ONCE % 2, &tally);
+    print_message("%d refused, %d cancelled, %d deadline, %d completed first; %d rounds missed\n",
+                  tally.refused, tally.cancelled, tally.deadline, tally.completed, missed);
     if (test_is_full_size()) /* a race that one always wins is none */
         assert_true(tally.refused > 0 && tally.cancelled > 0 && tally.deadline > 0 &&
                     tally.completed > 0);
