@@ -65,8 +65,12 @@ MUST_USE struct dispatch *dispatch_new(void); /* NULL: memory */
 struct dispatch *dispatch_free(struct dispatch *dispatch);
 
 /* --- handlers and the ready queue --- */
-/* Finds or makes; NULL: memory. Handlers live as long as the dispatch. */
+/* Finds or makes; NULL: memory. It lives until dispatch_forget_unused. */
 struct dispatch_handler *dispatch_handler(struct dispatch *dispatch, const char *name);
+/* Forgets the handlers that nobody serves, waits for or holds a lease of, so that names which
+ * workers make up do not pile up. Cheap unless a session has ended since. Their names die: not
+ * while one of them is borrowed. */
+void dispatch_forget_unused(struct dispatch *dispatch);
 /* Puts an operation at the end of its handler's queue. Queues are fair between definitions: `fair`
  * is any pointer that is the same for one definition. 0, or -1: memory. */
 MUST_USE int dispatch_ready_put(struct dispatch_handler *handler, const void *fair,
@@ -83,7 +87,7 @@ bool dispatch_handler_is_served(const struct dispatch_handler *handler);
 /* Is there credit for it now? */
 bool dispatch_handler_has_credit(const struct dispatch_handler *handler);
 struct dispatch_served {
-    const char **names; /* owned array that grows; the names live as long as the dispatch */
+    const char **names; /* owned array that grows; the names live as long as their handlers */
     size_t capacity, count;
     int64_t credit; /* of all of them together */
 };

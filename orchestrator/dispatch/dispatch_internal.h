@@ -35,6 +35,7 @@ struct worker_entry {
 struct dispatch {
     struct dispatch_handler *handlers; /* hash */
     struct dispatch_handler *active;   /* ring */
+    bool unserved;                     /* some handler may have lost its last session */
     struct worker_entry *workers;      /* hash by name */
     struct heap lost;
 };
@@ -47,5 +48,6 @@ static inline bool session_takes_tasks(const struct dispatch_session *session)
 /* Something waits there and credit may have come: look at it again. */
 void handler_activate(struct dispatch_handler *handler);
 void handler_deactivate(struct dispatch_handler *handler);
+void handler_free(struct dispatch_handler *handler);
 
 #endif

@@ -24,6 +24,32 @@ struct dispatch_handler *dispatch_handler(struct dispatch *dispatch, const char 
     return handler;
 }
 
+void handler_free(struct dispatch_handler *handler)
+{
+    struct dispatch_group *group, *next_group;
+    HASH_ITER(hh, handler->groups, group, next_group)
+    {
+        HASH_DEL(handler->groups, group);
+        mem_free(group);
+    }
+    HASH_DEL(handler->dispatch->handlers, handler);
+    mem_free(handler->name);
+    mem_free(handler);
+}
+
+void dispatch_forget_unused(struct dispatch *dispatch)
+{
+    if (!dispatch->unserved)
+        return;
+    dispatch->unserved = false;
+    struct dispatch_handler *handler, *next;
+    HASH_ITER(hh, dispatch->handlers, handler, next)
+    {
+        if (!handler->subscriptions && !handler->ready && !handler->leased)
+            handler_free(handler);
+    }
+}
+
 void handler_activate(struct dispatch_handler *handler)
 {
     if (handler->active || !handler->turn || !handler->subscriptions)

@@ -51,8 +51,10 @@ static void session_free(struct dispatch_session *session)
     while (at) {
         struct dispatch_subscription *next = at->next_of_session;
         CDL_DELETE(at->handler->subscriptions, at);
-        if (!at->handler->subscriptions)
+        if (!at->handler->subscriptions) {
             handler_deactivate(at->handler);
+            at->handler->dispatch->unserved = true;
+        }
         mem_free(at);
         at = next;
     }
@@ -205,15 +207,7 @@ struct dispatch *dispatch_free(struct dispatch *dispatch)
     struct dispatch_handler *handler, *next_handler;
     HASH_ITER(hh, dispatch->handlers, handler, next_handler)
     {
-        struct dispatch_group *group, *next_group;
-        HASH_ITER(hh, handler->groups, group, next_group)
-        {
-            HASH_DEL(handler->groups, group);
-            mem_free(group);
-        }
-        HASH_DEL(dispatch->handlers, handler);
-        mem_free(handler->name);
-        mem_free(handler);
+        handler_free(handler);
     }
     heap_done(&dispatch->lost);
     mem_free(dispatch);

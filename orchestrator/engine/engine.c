@@ -216,6 +216,7 @@ int64_t engine_turn(struct engine *engine)
     events_take(engine);
     take_timers(engine);
     if (may_submit(engine)) {
+        dispatch_forget_unused(engine->dispatch); /* no operation in flight borrows a name */
         step_fill_batch(engine);
         batch_submit(engine);
     }

@@ -5,6 +5,8 @@
 #include "dispatch/key.h"
 #include "support/check.h"
 
+#include <stdio.h>
+
 static struct dispatch_session *open_session(struct dispatch *dispatch, const char *worker,
                                              const char *handler)
 {
@@ -160,6 +162,53 @@ static void test_what_is_served_and_has_room_is_named_with_its_credit(void **sta
     (void)dispatch_free(dispatch);
 }
 
+static void count_handler(void *ctx, const struct dispatch_handler_view *view)
+{
+    (void)view;
+    ++*(int *)ctx;
+}
+
+static int handler_count(const struct dispatch *dispatch)
+{
+    int count = 0;
+    dispatch_view(dispatch, NULL, count_handler, &count);
+    return count;
+}
+
+static void test_handlers_that_nobody_needs_are_forgotten(void **state)
+{
+    (void)state;
+    struct dispatch *dispatch = dispatch_new();
+    char name[32];
+    for (int i = 0; i < 1000; i++) {
+        (void)snprintf(name, sizeof name, "made-up-%d", i);
+        struct dispatch_session *session = open_session(dispatch, "w/1", name);
+        dispatch_forget_unused(dispatch);
+        assert_int_equal(handler_count(dispatch), 1); /* it is served */
+        dispatch_session_close(dispatch, session, 0);
+        dispatch_forget_unused(dispatch);
+        assert_int_equal(handler_count(dispatch), 0);
+    }
+    /* What waits, and what is leased, keeps its handler. */
+    struct dispatch_session *waited = open_session(dispatch, "w/1", "waited");
+    struct dispatch_session *leased = open_session(dispatch, "w/2", "leased");
+    struct dispatch_ready ready = { 0 };
+    struct dispatch_lease lease = { 0 };
+    assert_int_equal(dispatch_ready_put(dispatch_handler(dispatch, "waited"), &ready, &ready), 0);
+    assert_int_equal(
+        dispatch_lease_add(dispatch, &lease, "w/2", dispatch_handler(dispatch, "leased")), 0);
+    dispatch_session_close(dispatch, waited, 0);
+    dispatch_session_close(dispatch, leased, 0);
+    dispatch_forget_unused(dispatch);
+    assert_int_equal(handler_count(dispatch), 2);
+    dispatch_ready_remove(&ready);
+    dispatch_lease_remove(dispatch, &lease);
+    dispatch_session_close(dispatch, open_session(dispatch, "w/3", "other"), 0);
+    dispatch_forget_unused(dispatch);
+    assert_int_equal(handler_count(dispatch), 0);
+    (void)dispatch_free(dispatch);
+}
+
 static void test_idempotency_key_is_the_documented_digest(void **state)
 {
     (void)state;
@@ -185,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_leases_survive_their_stream),
         cmocka_unit_test(test_a_newer_stream_takes_over),
         cmocka_unit_test(test_what_is_served_and_has_room_is_named_with_its_credit),
+        cmocka_unit_test(test_handlers_that_nobody_needs_are_forgotten),
         cmocka_unit_test(test_idempotency_key_is_the_documented_digest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
