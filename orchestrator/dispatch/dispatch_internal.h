@@ -2,9 +2,9 @@
 #ifndef DISPATCH_INTERNAL_H
 #define DISPATCH_INTERNAL_H
 
+#include "base/hash.h"
 #include "dispatch/dispatch.h"
 
-#include <uthash.h>
 
 struct dispatch_group { /* what one definition has waiting at one handler */
     const void *fair;   /* hash key */

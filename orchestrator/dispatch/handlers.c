@@ -13,14 +13,15 @@ struct dispatch_handler *dispatch_handler(struct dispatch *dispatch, const char 
         return handler;
     handler = mem_calloc(1, sizeof *handler);
     char *copy = mem_strdup(name);
-    if (!handler || !copy) {
+    if (handler && copy)
+        HASH_ADD_KEYPTR(hh, dispatch->handlers, copy, strlen(copy), handler);
+    if (!handler || !hash_holds(&handler->hh)) {
         mem_free(handler);
         mem_free(copy);
         return NULL;
     }
     handler->name = copy;
     handler->dispatch = dispatch;
-    HASH_ADD_KEYPTR(hh, dispatch->handlers, handler->name, strlen(handler->name), handler);
     return handler;
 }
 
@@ -79,6 +80,10 @@ int dispatch_ready_put(struct dispatch_handler *handler, const void *fair,
         group->fair = fair;
         group->handler = handler;
         HASH_ADD_PTR(handler->groups, fair, group);
+        if (!hash_holds(&group->hh)) {
+            mem_free(group);
+            return -1;
+        }
     }
     if (!group->first)
         CDL_APPEND(handler->turn, group);

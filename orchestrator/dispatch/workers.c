@@ -23,13 +23,14 @@ static struct dispatch_worker *worker_get(struct dispatch *dispatch, const char 
         return &entry->worker;
     entry = mem_calloc(1, sizeof *entry);
     char *copy = mem_strdup(name);
-    if (!entry || !copy) {
+    if (entry && copy)
+        HASH_ADD_KEYPTR(hh, dispatch->workers, copy, strlen(copy), entry);
+    if (!entry || !hash_holds(&entry->hh)) {
         mem_free(entry);
         mem_free(copy);
         return NULL;
     }
     entry->worker.name = copy;
-    HASH_ADD_KEYPTR(hh, dispatch->workers, entry->worker.name, strlen(copy), entry);
     return &entry->worker;
 }
 

@@ -38,17 +38,19 @@ static struct definition_slot *get(struct engine *engine, const char *namespace_
     slot = mem_calloc(1, sizeof *slot);
     char *namespace_copy = mem_strdup(namespace_);
     char *name_copy = mem_strdup(name);
-    if (!slot || !namespace_copy || !name_copy) {
+    if (slot && namespace_copy && name_copy) {
+        slot->key = key;
+        HASH_ADD_STR(engine->definitions, key.text, slot);
+    }
+    if (!slot || !hash_holds(&slot->hh)) {
         mem_free(slot);
         mem_free(namespace_copy);
         mem_free(name_copy);
         return NULL;
     }
-    slot->key = key;
     slot->namespace_ = namespace_copy;
     slot->name = name_copy;
     slot->revision = revision;
-    HASH_ADD_STR(engine->definitions, key.text, slot);
     return slot;
 }
 

@@ -11,10 +11,9 @@
 #ifndef ENGINE_INTERNAL_H
 #define ENGINE_INTERNAL_H
 
+#include "base/hash.h"
 #include "dispatch/dispatch.h"
 #include "engine/engine.h"
-
-#include <uthash.h>
 
 enum {
     BLOCKED_MIN_MS = 200, /* a saga whose operation failed is set aside this long, then doubled */

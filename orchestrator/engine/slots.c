@@ -41,6 +41,10 @@ struct slot *slot_get(struct engine *engine, const struct uuid *uid)
     slot->uid = *uid;
     slot->last = &slot->first;
     HASH_ADD(hh, engine->slots, uid, sizeof slot->uid, slot);
+    if (!hash_holds(&slot->hh)) {
+        mem_free(slot);
+        return NULL;
+    }
     COUNT(engine, sagas_resident, 1);
     return slot;
 }

@@ -209,6 +209,33 @@ static void test_handlers_that_nobody_needs_are_forgotten(void **state)
     (void)dispatch_free(dispatch);
 }
 
+/* The tables themselves allocate, too. */
+static void test_no_allocation_that_fails_ends_the_process(void **state)
+{
+    (void)state;
+    bool opened = false;
+    uint64_t n = 0;
+    while (!opened) {
+        struct dispatch *dispatch = dispatch_new();
+        struct dispatch_subscribe wanted = { "h", 10 };
+        struct dispatch_session *session = NULL, *previous = NULL;
+        struct dispatch_handler *handler = NULL;
+        struct dispatch_ready ready = { 0 };
+        struct err err;
+        mem_fail_at(++n, false);
+        opened = dispatch_session_open(dispatch, "w/1", &wanted, 1, NULL, &session, &previous,
+                                       &err) == 0 &&
+                 (handler = dispatch_handler(dispatch, "other")) &&
+                 dispatch_ready_put(handler, &ready, &ready) == 0;
+        mem_fail_at(0, false);
+        assert_true(opened || !dispatch_ready_waits(&ready));
+        if (!opened && session)
+            dispatch_session_close(dispatch, session, 0);
+        (void)dispatch_free(dispatch);
+    }
+    assert_true(n > 10); /* worker, session, handlers, group, and three tables of two blocks */
+}
+
 static void test_idempotency_key_is_the_documented_digest(void **state)
 {
     (void)state;
@@ -235,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_a_newer_stream_takes_over),
         cmocka_unit_test(test_what_is_served_and_has_room_is_named_with_its_credit),
         cmocka_unit_test(test_handlers_that_nobody_needs_are_forgotten),
+        cmocka_unit_test(test_no_allocation_that_fails_ends_the_process),
         cmocka_unit_test(test_idempotency_key_is_the_documented_digest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
