@@ -106,16 +106,6 @@ static void test_p8_a_killed_nodes_sagas_are_adopted_and_go_on_whatever_they_wai
                      over - clock_mono_ms(&clock_system));
     rig_await_states(two, "kill_once", "kill-once", "PARKED OUTCOME_UNKNOWN", EACH, LATE_MS);
     /* Whose worker lives comes to the other node, and is the one that holds it. */
-    wait_ms(8000);
-    {
-        char t[8000];
-        rig_text(two, RIG_STORE, t, sizeof t,
-                 "SELECT string_agg(x, chr(10)) FROM (SELECT concat_ws(' ', saga_id, seq, kind, "
-                 "worker, actor, leased_at, attempt_until, lease_until, outcome, finished_at, "
-                 "s.owner) x FROM journal JOIN saga s USING (shard, saga_uid) WHERE s.definition = "
-                 "'kill_runs' ORDER BY saga_id, seq) y");
-        puts(t);
-    }
     rig_await_states(two, "kill_runs", "kill-runs", "SUCCEEDED", EACH, SOON);
     rig_assert_journal(two, "kill_runs", "kill-runs1", "a.1 DONE");
     rig_assert_journal(two, "kill_safe", "kill-safe1", "a.1 EXPIRED, a.2 DONE");
