@@ -16,6 +16,7 @@ sim            180       900
 fault          150       1200
 fuzz           240       1200
 model          240       900
+never-guess    180       900
 tsan           -         1800
 "
 

@@ -6,12 +6,15 @@
 --
 -- In the business transaction itself:   BEGIN;
 --   SELECT answer, output FROM saga_guard.enter(namespace, definition, saga_id, run, step,
---                                               operation, fence, saga_started_at);
+--                                               operation, fence, saga_started_at
+--                                               [, even_without_action]);
 --   PROCEED    do the work, then SELECT saga_guard.done(..., output), then COMMIT
 --   DUPLICATE  the effect is there, `output` is what it answered: COMMIT, ALREADY_DONE (ours)
 --   EMPTY      a compensation whose action never ran, and now never will: COMMIT, DONE
 --   STALE      a newer holder was here, or the saga is below the floor: ROLLBACK, no success
 --   REFUSED    an action after its compensation: ROLLBACK, REJECTED, no success
+-- With even_without_action (default false) a compensation whose action left no row here is PROCEED and
+-- not EMPTY: for an action with an effect outside of this database, which no ROLLBACK takes back.
 -- Where several apply, the answer is the first of REFUSED, DUPLICATE, STALE, EMPTY, PROCEED.
 -- An error of class 40 (serialization, deadlock) says nothing about the effect: ROLLBACK, RETRY.
 BEGIN;
@@ -74,6 +77,11 @@ DROP TRIGGER IF EXISTS guard_refuse_open_commit ON saga_guard.guard;
 CREATE CONSTRAINT TRIGGER guard_refuse_open_commit
     AFTER INSERT OR UPDATE ON saga_guard.guard DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (NEW.state = 'ENTERED') EXECUTE FUNCTION saga_guard.refuse_open_commit();
+
+-- As they were before they had even_without_action; a second one of the name would be ambiguous.
+DROP FUNCTION IF EXISTS saga_guard.enter(text, text, text, integer, text, text, bigint, timestamptz),
+    saga_guard.no_effect(text, text, text, integer, text, text, bigint, timestamptz),
+    saga_guard.enter_compensation(text, text, text, integer, text, bigint, timestamptz);
 
 -- The row of an action, locked; created with `new_state` if there was none. Two statements, because
 -- the first one waits for a transaction that holds the row and still has the snapshot from before
@@ -163,7 +171,8 @@ END $$;
 
 CREATE OR REPLACE FUNCTION saga_guard.enter_compensation(
         namespace text, definition text, saga_id text, run integer, step text, fence bigint,
-        saga_started_at timestamptz, OUT answer text, OUT output bytea)
+        saga_started_at timestamptz, even_without_action boolean,
+        OUT answer text, OUT output bytea)
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     action record;
@@ -188,7 +197,7 @@ BEGIN
           OR saga_guard.is_below_floor(saga_started_at) THEN
         answer := 'STALE';
     ELSIF action.state IN ('BLOCKED', 'SEEN') THEN
-        answer := 'EMPTY';
+        answer := CASE WHEN even_without_action THEN 'PROCEED' ELSE 'EMPTY' END;
     ELSIF action.state = 'DONE' THEN
         answer := 'PROCEED';
     ELSE
@@ -214,7 +223,8 @@ BEGIN
         RETURN;
     END IF;
     UPDATE saga_guard.guard g
-        SET state = CASE answer WHEN 'EMPTY' THEN 'BLOCKED' ELSE 'UNDONE' END, changed_at = now()
+        SET state = CASE action.state WHEN 'DONE' THEN 'UNDONE' ELSE 'BLOCKED' END,
+            changed_at = now()
         WHERE g.namespace = enter_compensation.namespace
           AND g.definition = enter_compensation.definition
           AND g.saga_id = enter_compensation.saga_id AND g.run = enter_compensation.run
@@ -233,11 +243,12 @@ END $$;
 -- The first thing of the business transaction. `operation` is ACTION or COMPENSATION.
 CREATE OR REPLACE FUNCTION saga_guard.enter(
         namespace text, definition text, saga_id text, run integer, step text, operation text,
-        fence bigint, saga_started_at timestamptz, OUT answer text, OUT output bytea)
+        fence bigint, saga_started_at timestamptz, even_without_action boolean DEFAULT false,
+        OUT answer text, OUT output bytea)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF num_nulls(namespace, definition, saga_id, run, step, operation, fence,
-                 saga_started_at) > 0 THEN
+                 saga_started_at, even_without_action) > 0 THEN
         RAISE EXCEPTION 'saga_guard: enter takes no NULL' USING ERRCODE = 'null_value_not_allowed';
     ELSIF operation = 'ACTION' THEN
         SELECT e.answer, e.output INTO answer, output
@@ -246,7 +257,7 @@ BEGIN
     ELSIF operation = 'COMPENSATION' THEN
         SELECT e.answer, e.output INTO answer, output
             FROM saga_guard.enter_compensation(namespace, definition, saga_id, run, step, fence,
-                                               saga_started_at) e;
+                                               saga_started_at, even_without_action) e;
     ELSE
         RAISE EXCEPTION 'saga_guard: operation % is neither ACTION nor COMPENSATION', operation
             USING ERRCODE = 'invalid_parameter_value';
@@ -275,12 +286,13 @@ END $$;
 -- stands that there is no effect. Any other answer is that of enter: somebody was faster.
 CREATE OR REPLACE FUNCTION saga_guard.no_effect(
         namespace text, definition text, saga_id text, run integer, step text, operation text,
-        fence bigint, saga_started_at timestamptz, OUT answer text, OUT output bytea)
+        fence bigint, saga_started_at timestamptz, even_without_action boolean DEFAULT false,
+        OUT answer text, OUT output bytea)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     SELECT e.answer, e.output INTO answer, output
         FROM saga_guard.enter(namespace, definition, saga_id, run, step, operation, fence,
-                              saga_started_at) e;
+                              saga_started_at, even_without_action) e;
     IF answer <> 'PROCEED' THEN
         RETURN;
     END IF;

@@ -398,6 +398,47 @@ static void test_an_action_that_had_no_effect_has_nothing_to_undo(void **state)
     assert_string_equal(run(fixture->first, fixture->saga, "ACTION", 7, "r").word, "REFUSED");
 }
 
+/* enter or no_effect of a compensation, for an action that may have had an effect elsewhere. */
+static const char *even(struct fixture *fixture, const char *function, long fence)
+{
+    static struct answer answer; /* one at a time */
+    char sql[256];
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT answer, '' FROM saga_guard.%s('default', 'settle', '%s', 1, 'debit', "
+                   "'COMPENSATION', %ld, '%s', true)",
+                   function, fixture->saga, fence, started);
+    answer = answer_of(PQexec(fixture->first, sql));
+    return answer.word;
+}
+
+static void test_u5_even_without_an_action_the_compensation_runs(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_string_equal(even(fixture, "no_effect", 2), "RECORDED");
+    assert_string_equal(even(fixture, "enter", 1), "STALE");
+    must(fixture->first, "BEGIN");
+    assert_string_equal(even(fixture, "enter", 3), "PROCEED");
+    work(fixture->first, fixture->saga, "COMPENSATION", "cancelled");
+    must(fixture->first, "COMMIT");
+    assert_string_equal(even(fixture, "enter", 4), "DUPLICATE");
+    assert_string_equal(run(fixture->first, fixture->saga, "ACTION", 5, "r").word, "REFUSED");
+    assert_int_equal(balance(fixture, fixture->saga), -1);
+}
+
+static void test_u5_even_without_an_action_changes_nothing_where_there_is_one(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_string_equal(run(fixture->first, fixture->saga, "ACTION", 1, "r").word, "PROCEED");
+    assert_string_equal(even(fixture, "no_effect", 2), "RECORDED");
+    assert_string_equal(run(fixture->first, fixture->saga, "ACTION", 1, "r").word, "DUPLICATE");
+    must(fixture->first, "BEGIN");
+    assert_string_equal(even(fixture, "enter", 3), "PROCEED");
+    work(fixture->first, fixture->saga, "COMPENSATION", "u");
+    must(fixture->first, "COMMIT");
+    assert_string_equal(run(fixture->first, fixture->saga, "ACTION", 1, "r").word, "REFUSED");
+    assert_int_equal(balance(fixture, fixture->saga), 0);
+}
+
 static void test_commit_without_done_is_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -624,6 +665,8 @@ int main(void)
         GUARD_TEST(test_a_lower_fence_after_a_higher_one_is_stale),
         GUARD_TEST(test_no_effect_tells_who_was_faster),
         GUARD_TEST(test_an_action_that_had_no_effect_has_nothing_to_undo),
+        GUARD_TEST(test_u5_even_without_an_action_the_compensation_runs),
+        GUARD_TEST(test_u5_even_without_an_action_changes_nothing_where_there_is_one),
         GUARD_TEST(test_commit_without_done_is_refused),
         GUARD_TEST(test_misuse_is_an_error_and_no_answer),
         GUARD_TEST(test_repeatable_read_answers_a_race_with_a_serialization_error),

@@ -266,6 +266,20 @@ static void test_empty_is_done_and_the_late_action_is_rejected(void **state)
     expect_effects(fixture, 0);
 }
 
+static void test_u5_even_without_an_action_the_body_of_a_compensation_runs(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct saga_guard_options options = { .even_without_action = true };
+    turn_back(fixture, 6);
+    saga_guard_run_with(&fixture->task, fixture->conn, &options, body_rejected, word_plain);
+    expect(fixture, REJECTED, "NO_FUNDS");
+    saga_guard_run_with(&fixture->task, fixture->conn, &options, body_plain, word_plain);
+    expect(fixture, DONE, NULL);
+    expect_effects(fixture, 1);
+    saga_guard_run_with(&fixture->task, fixture->conn, &options, body_must_not_run, NULL);
+    expect(fixture, ALREADY_DONE, NULL);
+}
+
 static void test_a_business_no_rolls_back_and_makes_older_holders_stale(void **state)
 {
     struct fixture *fixture = *state;
@@ -409,6 +423,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         GUARD_TEST(test_proceed_is_done_and_a_repeat_gets_the_same_output),
         GUARD_TEST(test_empty_is_done_and_the_late_action_is_rejected),
+        GUARD_TEST(test_u5_even_without_an_action_the_body_of_a_compensation_runs),
         GUARD_TEST(test_a_business_no_rolls_back_and_makes_older_holders_stale),
         GUARD_TEST(test_a_body_that_fails_had_no_effect),
         GUARD_TEST(test_a_body_that_ends_the_transaction_leaves_it_unknown),

@@ -1,45 +1,26 @@
 /* One guarded transaction, and what its end means for the task. */
-#include "sagaworker.h"
-
-#include "task.h"
+#include "guard.h"
 
 #include <libpq-fe.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { ENTER_PARAMS = 8, DONE_PARAMS = 7, NUMBER_SIZE = 24, RETRY_AFTER_MS = 0 };
-
-enum answer { ANSWER_NONE, REFUSED, DUPLICATE, STALE, EMPTY, PROCEED, RECORDED };
-static const char *const answer_names[] = {
-    [REFUSED] = "REFUSED", [DUPLICATE] = "DUPLICATE", [STALE] = "STALE",
-    [EMPTY] = "EMPTY",     [PROCEED] = "PROCEED",     [RECORDED] = "RECORDED",
-};
+enum { ENTER_PARAMS = 9, DONE_PARAMS = 7, NUMBER_SIZE = 24 };
 
 static const char enter_sql[] =
     "SELECT answer, output FROM saga_guard.enter($1::text, $2::text, $3::text, $4::integer, "
-    "$5::text, $6::text, $7::bigint, timestamptz 'epoch' + $8::bigint * interval '1 microsecond')";
+    "$5::text, $6::text, $7::bigint, timestamptz 'epoch' + $8::bigint * interval '1 microsecond', "
+    "$9::boolean)";
 static const char no_effect_sql[] =
     "SELECT answer, output FROM saga_guard.no_effect($1::text, $2::text, $3::text, $4::integer, "
-    "$5::text, $6::text, $7::bigint, timestamptz 'epoch' + $8::bigint * interval '1 microsecond')";
+    "$5::text, $6::text, $7::bigint, timestamptz 'epoch' + $8::bigint * interval '1 microsecond', "
+    "$9::boolean)";
 static const char done_sql[] = "SELECT saga_guard.done($1::text, $2::text, $3::text, $4::integer, "
                                "$5::text, $6::text, $7::bytea)";
 
 static void result_p(PGresult **res)
 {
     PQclear(*res);
-}
-
-/* Whatever cannot be set because memory is out leaves the outcome unset, which is UNKNOWN. */
-static void set_retry(struct saga_task *task, const char *code, const char *message)
-{
-    if (saga_task_retry(task, code, message, RETRY_AFTER_MS) != 0)
-        task_outcome_clear(&task->outcome);
-}
-
-static void set_unknown(struct saga_task *task, const char *code, const char *message)
-{
-    if (saga_task_unknown(task, code, message) != 0)
-        task_outcome_clear(&task->outcome);
 }
 
 /* The statement failed before COMMIT: whatever the reason, nothing took effect. */
@@ -49,7 +30,7 @@ static void set_retry_of(struct saga_task *task, PGconn *conn, const PGresult *r
     char code[32] = "GUARD_CONNECTION";
     if (PQstatus(conn) == CONNECTION_OK && sqlstate)
         (void)snprintf(code, sizeof code, "GUARD_SQLSTATE_%s", sqlstate);
-    set_retry(task, code, PQerrorMessage(conn));
+    guard_set_retry(task, code, PQerrorMessage(conn));
 }
 
 struct identity {
@@ -57,7 +38,8 @@ struct identity {
     char run[NUMBER_SIZE], fence[NUMBER_SIZE], started[NUMBER_SIZE];
 };
 
-static void identity_fill(const struct saga_task *task, struct identity *identity)
+static void identity_fill(const struct saga_task *task, const struct saga_guard_options *options,
+                          struct identity *identity)
 {
     memset(identity, 0, sizeof *identity);
     (void)snprintf(identity->run, NUMBER_SIZE, "%d", saga_task_run(task));
@@ -73,11 +55,12 @@ static void identity_fill(const struct saga_task *task, struct identity *identit
         saga_task_operation(task) == SAGA_COMPENSATION ? "COMPENSATION" : "ACTION";
     identity->values[6] = identity->fence;
     identity->values[7] = identity->started;
+    identity->values[8] = options && options->even_without_action ? "true" : "false";
 }
 
 /* enter and no_effect. ANSWER_NONE: it failed, and the outcome says RETRY. */
-static enum answer ask(struct saga_task *task, PGconn *conn, const char *sql,
-                       const struct identity *identity, PGresult **ret_res)
+static enum guard_answer ask(struct saga_task *task, PGconn *conn, const char *sql,
+                             const struct identity *identity, PGresult **ret_res)
 {
     PGresult *res = PQexecParams(conn, sql, ENTER_PARAMS, NULL, identity->values, NULL, NULL, 1);
     *ret_res = res;
@@ -85,12 +68,7 @@ static enum answer ask(struct saga_task *task, PGconn *conn, const char *sql,
         set_retry_of(task, conn, res);
         return ANSWER_NONE;
     }
-    const char *word = PQgetvalue(res, 0, 0);
-    for (size_t i = REFUSED; i < ARRAY_LEN(answer_names); i++)
-        if (strcmp(word, answer_names[i]) == 0)
-            return (enum answer)i;
-    set_retry(task, "GUARD_VERSION", "the guard gave an answer that this worker does not know");
-    return ANSWER_NONE;
+    return guard_answer_of(task, PQgetvalue(res, 0, 0));
 }
 
 static bool simple(PGconn *conn, const char *sql)
@@ -126,15 +104,16 @@ static bool commit(struct saga_task *task, PGconn *conn)
     const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
     if (PQresultStatus(res) == PGRES_COMMAND_OK && strcmp(PQcmdStatus(res), "COMMIT") == 0) {
         if (warned)
-            set_unknown(task, "GUARD_COMMIT_LOCAL", "the commit was confirmed with a warning");
+            guard_set_unknown(task, "GUARD_COMMIT_LOCAL",
+                              "the commit was confirmed with a warning");
         return !warned;
     }
     if (PQresultStatus(res) == PGRES_COMMAND_OK)
-        set_retry(task, "GUARD_ROLLED_BACK", "the transaction had failed before its commit");
+        guard_set_retry(task, "GUARD_ROLLED_BACK", "the transaction had failed before its commit");
     else if (PQstatus(conn) == CONNECTION_OK && sqlstate && strcmp(sqlstate, "40003") != 0)
         set_retry_of(task, conn, res);
     else
-        set_unknown(task, "GUARD_COMMIT_UNKNOWN", PQerrorMessage(conn));
+        guard_set_unknown(task, "GUARD_COMMIT_UNKNOWN", PQerrorMessage(conn));
     return false;
 }
 
@@ -161,22 +140,6 @@ static bool record_done(struct saga_task *task, PGconn *conn, const struct ident
     return false;
 }
 
-static void set_stored(struct saga_task *task, PGresult *res)
-{
-    if (saga_task_already_done(task, PQgetvalue(res, 0, 1), (size_t)PQgetlength(res, 0, 1), true) !=
-        0)
-        set_unknown(task, "GUARD_OUTPUT", "the stored output cannot be reported");
-}
-
-static void set_refusal(struct saga_task *task, enum answer answer)
-{
-    if (answer == STALE)
-        set_retry(task, "GUARD_STALE", "a newer holder was here, or the saga is below the floor");
-    else if (saga_task_rejected(task, "GUARD_REFUSED", "the action came after its compensation") !=
-             0)
-        task_outcome_clear(&task->outcome);
-}
-
 /* The body said no. The fence is remembered before REJECTED is reported, so that an older holder
  * that wakes up later is stale; if that fails the whole is a RETRY, which is as true. */
 static void record_no_effect(struct saga_task *task, PGconn *conn, const struct identity *identity)
@@ -184,7 +147,7 @@ static void record_no_effect(struct saga_task *task, PGconn *conn, const struct 
     struct task_outcome rejected = task->outcome;
     memset(&task->outcome, 0, sizeof task->outcome);
     CLEANUP(result_p) PGresult *res = NULL;
-    enum answer answer = ask(task, conn, no_effect_sql, identity, &res);
+    enum guard_answer answer = ask(task, conn, no_effect_sql, identity, &res);
     if (answer == RECORDED) {
         task_outcome_clear(&task->outcome);
         task->outcome = rejected;
@@ -192,11 +155,11 @@ static void record_no_effect(struct saga_task *task, PGconn *conn, const struct 
     }
     task_outcome_clear(&rejected);
     if (answer == DUPLICATE)
-        set_stored(task, res);
+        guard_set_stored(task, PQgetvalue(res, 0, 1), (size_t)PQgetlength(res, 0, 1));
     else if (answer == REFUSED || answer == STALE)
-        set_refusal(task, answer);
-    else if (answer == EMPTY && saga_task_done(task, NULL, 0) != 0)
-        set_unknown(task, "GUARD_OUTPUT", "memory is out");
+        guard_set_refusal(task, answer);
+    else if (answer == EMPTY)
+        guard_set_done(task);
 }
 
 static void proceed(struct saga_task *task, PGconn *conn, saga_guard_body *body, void *ctx,
@@ -207,7 +170,7 @@ static void proceed(struct saga_task *task, PGconn *conn, saga_guard_body *body,
     bool done = is_set(task, SAGA__V1__OUTCOME__OUTCOME_DONE);
     PGTransactionStatusType status = PQtransactionStatus(conn);
     if (status == PQTRANS_IDLE) {
-        set_unknown(task, "GUARD_BODY_COMMITTED", "the body ended the guard's transaction");
+        guard_set_unknown(task, "GUARD_BODY_COMMITTED", "the body ended the guard's transaction");
         return;
     }
     if (rc == 0 && (unset || done) && status == PQTRANS_INTRANS) {
@@ -220,7 +183,7 @@ static void proceed(struct saga_task *task, PGconn *conn, saga_guard_body *body,
         return;
     }
     if (unset || done || is_set(task, SAGA__V1__OUTCOME__OUTCOME_ALREADY_DONE))
-        set_retry(task, "GUARD_BODY_FAILED", PQerrorMessage(conn));
+        guard_set_retry(task, "GUARD_BODY_FAILED", PQerrorMessage(conn));
     roll_back(conn);
     if (is_set(task, SAGA__V1__OUTCOME__OUTCOME_REJECTED))
         record_no_effect(task, conn, identity);
@@ -229,45 +192,51 @@ static void proceed(struct saga_task *task, PGconn *conn, saga_guard_body *body,
 static bool begin(struct saga_task *task, PGconn *conn)
 {
     if (saga_task_operation(task) == SAGA_PROBE) {
-        set_unknown(task, "GUARD_PROBE", "the guard is for actions and compensations");
+        guard_set_unknown(task, "GUARD_PROBE", "the guard is for actions and compensations");
         return false;
     }
     if (PQstatus(conn) != CONNECTION_OK)
         PQreset(conn);
     if (PQstatus(conn) == CONNECTION_OK && PQtransactionStatus(conn) != PQTRANS_IDLE) {
-        set_retry(task, "GUARD_CONNECTION_IN_USE", "the connection is inside a transaction");
+        guard_set_retry(task, "GUARD_CONNECTION_IN_USE", "the connection is inside a transaction");
         return false;
     }
     if (PQstatus(conn) == CONNECTION_OK && simple(conn, "BEGIN"))
         return true;
-    set_retry(task, "GUARD_CONNECTION", PQerrorMessage(conn));
+    guard_set_retry(task, "GUARD_CONNECTION", PQerrorMessage(conn));
     return false;
 }
 
 void saga_guard_run(struct saga_task *task, PGconn *conn, saga_guard_body *body, void *ctx)
 {
+    saga_guard_run_with(task, conn, NULL, body, ctx);
+}
+
+void saga_guard_run_with(struct saga_task *task, PGconn *conn,
+                         const struct saga_guard_options *options, saga_guard_body *body, void *ctx)
+{
     task_outcome_clear(&task->outcome);
     if (!begin(task, conn))
         return;
     struct identity identity;
-    identity_fill(task, &identity);
+    identity_fill(task, options, &identity);
     CLEANUP(result_p) PGresult *res = NULL;
-    enum answer answer = ask(task, conn, enter_sql, &identity, &res);
+    enum guard_answer answer = ask(task, conn, enter_sql, &identity, &res);
     switch (answer) {
     case PROCEED:
         proceed(task, conn, body, ctx, &identity);
         break;
     case DUPLICATE:
         if (commit(task, conn))
-            set_stored(task, res);
+            guard_set_stored(task, PQgetvalue(res, 0, 1), (size_t)PQgetlength(res, 0, 1));
         break;
     case EMPTY:
-        if (commit(task, conn) && saga_task_done(task, NULL, 0) != 0)
-            set_unknown(task, "GUARD_OUTPUT", "memory is out");
+        if (commit(task, conn))
+            guard_set_done(task);
         break;
     case REFUSED:
     case STALE:
-        set_refusal(task, answer);
+        guard_set_refusal(task, answer);
         break;
     default:
         break; /* ask has set the outcome */

@@ -163,7 +163,16 @@ int saga_task_retry(struct saga_task *task, const char *code, const char *messag
 /* It may have happened. */
 int saga_task_unknown(struct saga_task *task, const char *code, const char *message);
 
-/* The guard of a participant's PostgreSQL (sql/guard); library sagaworker_guard, needs libpq. */
+/* The guard of a participant's database (sql/guard). Options NULL: as they come. */
+struct saga_guard_options {
+    /* A compensation whose action left no trace in the database is run (PROCEED) and not passed
+     * over (EMPTY): for an action that also has an effect outside of the database, which a rolled
+     * back transaction does not take back. The body must then bear that there is nothing to undo.
+     */
+    bool even_without_action;
+};
+
+/* PostgreSQL: library sagaworker_guard, needs libpq. */
 
 typedef struct pg_conn PGconn;
 /* The effect, inside the transaction that is open on `conn`; it must not end that transaction.
@@ -178,5 +187,31 @@ typedef int saga_guard_body(struct saga_task *task, PGconn *conn, void *ctx);
  * `conn` is used by this thread alone, outside a transaction; if it is broken it is reset first. No
  * transaction is left open. Actions and compensations only. */
 void saga_guard_run(struct saga_task *task, PGconn *conn, saga_guard_body *body, void *ctx);
+void saga_guard_run_with(struct saga_task *task, PGconn *conn,
+                         const struct saga_guard_options *options, saga_guard_body *body,
+                         void *ctx);
+
+/* MySQL 8 and MariaDB 10.11: library sagaworker_guard_mysql, needs libmariadb. */
+
+struct st_mysql; /* MYSQL */
+/* As saga_guard_body. Each statement's result must be read to its end. A statement that changes the
+ * schema would commit the transaction. */
+typedef int saga_guard_mysql_body(struct saga_task *task, struct st_mysql *conn, void *ctx);
+/* START TRANSACTION, the statements of sql/guard/mysql.sql, the body if they say PROCEED, COMMIT or
+ * ROLLBACK: it commits after PROCEED (if the body says so), EMPTY and DUPLICATE, and rolls back in
+ * every other case. Any isolation level, autocommit on or off. Sets the outcome of the task as
+ * above, with these of its own: RETRY GUARD_MYSQL_1213, GUARD_MYSQL_1205, ...: a deadlock, a lock
+ * that was not given in time, any error of the server before COMMIT · RETRY GUARD_CONNECTION: the
+ * connection was lost before COMMIT RETRY GUARD_CONNECTION_IN_USE: a transaction is open already,
+ * and is left as it is RETRY GUARD_NO_TRANSACTION: the server did not open one UNKNOWN
+ * GUARD_LEFT_OPEN: a worker entered without this function and committed without done UNKNOWN
+ * GUARD_BODY_COMMITTED: the body ended the transaction `conn` is used by this thread alone; if it
+ * is broken it is connected again first, with the options that it was made with, and its automatic
+ * reconnection is switched off: that would run the rest of a transaction outside of it. A
+ * transaction that cannot be rolled back is cut off with its connection. No transaction is left
+ * open. Actions and compensations only. */
+void saga_guard_mysql_run(struct saga_task *task, struct st_mysql *conn,
+                          const struct saga_guard_options *options, saga_guard_mysql_body *body,
+                          void *ctx);
 
 #endif
