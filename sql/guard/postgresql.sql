@@ -83,6 +83,9 @@ DROP FUNCTION IF EXISTS saga_guard.enter(text, text, text, integer, text, text, 
     saga_guard.no_effect(text, text, text, integer, text, text, bigint, timestamptz),
     saga_guard.enter_compensation(text, text, text, integer, text, bigint, timestamptz);
 
+-- This function and the next three run with the search_path of their callers, enter and no_effect: to
+-- set it at each call takes longer than what they do.
+--
 -- The row of an action, locked; created with `new_state` if there was none. Two statements, because
 -- the first one waits for a transaction that holds the row and still has the snapshot from before
 -- the wait. (REPEATABLE READ and SERIALIZABLE keep that snapshot: there the wait ends in a
@@ -91,7 +94,7 @@ CREATE OR REPLACE FUNCTION saga_guard.claim_action(
         namespace text, definition text, saga_id text, run integer, step text, fence bigint,
         saga_started_at timestamptz, new_state text,
         OUT created boolean, OUT state text, OUT highest_fence bigint, OUT output bytea)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO saga_guard.guard AS g
         (namespace, definition, saga_id, run, step, operation, fence, state, saga_started_at)
@@ -100,6 +103,11 @@ BEGIN
                 claim_action.new_state, claim_action.saga_started_at)
         ON CONFLICT DO NOTHING;
     created := FOUND;
+    IF created THEN
+        state := new_state;
+        highest_fence := fence;
+        RETURN;
+    END IF;
     SELECT g.state, g.fence, g.output INTO state, highest_fence, output
         FROM saga_guard.guard g
         WHERE g.namespace = claim_action.namespace AND g.definition = claim_action.definition
@@ -115,7 +123,7 @@ END $$;
 -- Read after the row was claimed, so that a purge between the two is seen here. A transaction that
 -- keeps its snapshot must lock the floor to be told that it moved.
 CREATE OR REPLACE FUNCTION saga_guard.is_below_floor(saga_started_at timestamptz) RETURNS boolean
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     horizon timestamptz;
 BEGIN
@@ -130,13 +138,12 @@ END $$;
 CREATE OR REPLACE FUNCTION saga_guard.enter_action(
         namespace text, definition text, saga_id text, run integer, step text, fence bigint,
         saga_started_at timestamptz, OUT answer text, OUT output bytea)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     action record;
 BEGIN
-    SELECT * INTO action
-        FROM saga_guard.claim_action(namespace, definition, saga_id, run, step, fence,
-                                     saga_started_at, 'ENTERED');
+    action := saga_guard.claim_action(namespace, definition, saga_id, run, step, fence,
+                                      saga_started_at, 'ENTERED');
     IF NOT action.created AND action.state = 'ENTERED' THEN
         RAISE EXCEPTION 'saga_guard: step % was entered already in this transaction', step
             USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -173,14 +180,13 @@ CREATE OR REPLACE FUNCTION saga_guard.enter_compensation(
         namespace text, definition text, saga_id text, run integer, step text, fence bigint,
         saga_started_at timestamptz, even_without_action boolean,
         OUT answer text, OUT output bytea)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     action record;
     own    saga_guard.guard; -- under the lock of the action's row, like everything below
 BEGIN
-    SELECT * INTO action
-        FROM saga_guard.claim_action(namespace, definition, saga_id, run, step, fence,
-                                     saga_started_at, 'BLOCKED');
+    action := saga_guard.claim_action(namespace, definition, saga_id, run, step, fence,
+                                      saga_started_at, 'BLOCKED');
     SELECT g.* INTO own FROM saga_guard.guard g
         WHERE g.namespace = enter_compensation.namespace
           AND g.definition = enter_compensation.definition
@@ -246,22 +252,24 @@ CREATE OR REPLACE FUNCTION saga_guard.enter(
         fence bigint, saga_started_at timestamptz, even_without_action boolean DEFAULT false,
         OUT answer text, OUT output bytea)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    entered record;
 BEGIN
     IF num_nulls(namespace, definition, saga_id, run, step, operation, fence,
                  saga_started_at, even_without_action) > 0 THEN
         RAISE EXCEPTION 'saga_guard: enter takes no NULL' USING ERRCODE = 'null_value_not_allowed';
     ELSIF operation = 'ACTION' THEN
-        SELECT e.answer, e.output INTO answer, output
-            FROM saga_guard.enter_action(namespace, definition, saga_id, run, step, fence,
-                                         saga_started_at) e;
+        entered := saga_guard.enter_action(namespace, definition, saga_id, run, step, fence,
+                                           saga_started_at);
     ELSIF operation = 'COMPENSATION' THEN
-        SELECT e.answer, e.output INTO answer, output
-            FROM saga_guard.enter_compensation(namespace, definition, saga_id, run, step, fence,
-                                               saga_started_at, even_without_action) e;
+        entered := saga_guard.enter_compensation(namespace, definition, saga_id, run, step, fence,
+                                                 saga_started_at, even_without_action);
     ELSE
         RAISE EXCEPTION 'saga_guard: operation % is neither ACTION nor COMPENSATION', operation
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    answer := entered.answer;
+    output := entered.output;
 END $$;
 
 -- The last thing of the business transaction after PROCEED. The output is what a repeat is told.

@@ -34,7 +34,8 @@ struct attempt {
     Google__Protobuf__Timestamp start;
     char saga[32];
     MYSQL *conn;
-    int bodies; /* how often a body ran */
+    struct saga_guard_mysql *guard; /* on it */
+    int bodies;                     /* how often a body ran */
 };
 
 struct fixture {
@@ -49,8 +50,10 @@ static void attempt_init(struct attempt *attempt, const char *saga,
                          Saga__V1__OperationKind operation, int64_t fence)
 {
     MYSQL *conn = attempt->conn;
+    struct saga_guard_mysql *guard = attempt->guard;
     memset(attempt, 0, sizeof *attempt);
     attempt->conn = conn;
+    attempt->guard = guard;
     (void)snprintf(attempt->saga, sizeof attempt->saga, "%s", saga);
     saga__v1__task__init(&attempt->wire);
     google__protobuf__timestamp__init(&attempt->start);
@@ -118,7 +121,7 @@ static int new_saga(void **state)
     attempt_init(&fixture->attempt, saga, ACTION, 5);
     SETUP_OK(test_mariadb_connect(fixture->mariadb, NULL, "shop", &fixture->attempt.conn, &err),
              &err);
-    return 0;
+    return saga_guard_mysql_new(fixture->attempt.conn, &fixture->attempt.guard);
 }
 
 static int end_saga(void **state)
@@ -126,6 +129,7 @@ static int end_saga(void **state)
     struct fixture *fixture = *state;
     bool open = in_transaction(fixture->attempt.conn);
     mysql_close(fixture->attempt.conn);
+    fixture->attempt.guard = saga_guard_mysql_free(fixture->attempt.guard);
     task_outcome_clear(&fixture->attempt.task.outcome);
     return open ? -1 : 0;
 }
@@ -244,7 +248,7 @@ static int body_loses_connection_and_goes_on(struct saga_task *task, struct st_m
 static void run(struct fixture *fixture, saga_guard_mysql_body *body)
 {
     fixture->attempt.bodies = 0;
-    saga_guard_mysql_run(&fixture->attempt.task, fixture->attempt.conn, NULL, body,
+    saga_guard_mysql_run(&fixture->attempt.task, fixture->attempt.guard, NULL, body,
                          &fixture->attempt);
 }
 
@@ -346,7 +350,7 @@ static void play(struct fixture *fixture, const int *history, int length, bool e
         Saga__V1__Outcome wanted = kind == ACTION
                                        ? model_action(&model, fence, says_no)
                                        : model_compensation(&model, fence, says_no, even);
-        saga_guard_mysql_run(&attempt->task, attempt->conn, &options,
+        saga_guard_mysql_run(&attempt->task, attempt->guard, &options,
                              says_no ? body_rejected : body_plain, attempt);
         expect(attempt, wanted, wanted == RETRY ? "GUARD_STALE" : NULL);
         assert_false(in_transaction(attempt->conn));
@@ -602,7 +606,7 @@ static void play_deadlock(struct fixture *fixture, bool ignores)
     assert_int_equal(mysql_query(deadlock.other, "START TRANSACTION"), 0);
     /* The one that has changed less is the victim: ours. */
     assert_int_equal(mysql_query(deadlock.other, "UPDATE heavy SET amount = amount + 1"), 0);
-    saga_guard_mysql_run(&fixture->attempt.task, fixture->attempt.conn, NULL, body_deadlock,
+    saga_guard_mysql_run(&fixture->attempt.task, fixture->attempt.guard, NULL, body_deadlock,
                          &deadlock);
     assert_int_equal(deadlock.rc, 0);
     mysql_close(deadlock.other);
@@ -634,6 +638,7 @@ static void test_a_body_that_ignores_its_deadlock_had_no_effect(void **state)
 
 struct worker {
     MYSQL *conn;
+    struct saga_guard_mysql *guard;
     int number;
     atomic_int *finished;
     int retries, unknowns, failures;
@@ -644,12 +649,12 @@ struct worker {
  * it is settled. */
 static void settle(struct worker *worker, int saga, Saga__V1__OperationKind kind)
 {
-    struct attempt attempt = { .conn = worker->conn };
+    struct attempt attempt = { .conn = worker->conn, .guard = worker->guard };
     char name[32];
     (void)snprintf(name, sizeof name, "killed-%d", saga);
     attempt_init(&attempt, name, kind, 1 + worker->number + (kind == ACTION ? 0 : 100));
     for (int i = 0; i < REPEATS_MAX; i++) {
-        saga_guard_mysql_run(&attempt.task, attempt.conn, NULL, body_plain, &attempt);
+        saga_guard_mysql_run(&attempt.task, attempt.guard, NULL, body_plain, &attempt);
         Saga__V1__Outcome kind_of = attempt.task.outcome.kind;
         if (kind_of != RETRY && kind_of != UNKNOWN)
             break;
@@ -697,6 +702,7 @@ static void test_u7_a_server_that_is_killed_loses_and_doubles_nothing(void **sta
         workers[i] = (struct worker){ .number = i, .finished = &finished };
         ASSERT_OK(test_mariadb_connect(fixture->mariadb, NULL, "shop", &workers[i].conn, &err),
                   &err);
+        assert_int_equal(saga_guard_mysql_new(workers[i].conn, &workers[i].guard), 0);
         assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     }
     for (int i = 0; i < KILLS; i++) {
@@ -711,6 +717,7 @@ static void test_u7_a_server_that_is_killed_loses_and_doubles_nothing(void **sta
         assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
         failures += workers[i].failures;
         retries += workers[i].retries + workers[i].unknowns;
+        (void)saga_guard_mysql_free(workers[i].guard); /* always NULL */
         mysql_close(workers[i].conn);
     }
     assert_int_equal(failures, 0);

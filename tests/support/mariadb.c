@@ -22,7 +22,7 @@ struct test_mariadb {
     gid_t gid;
     char directory[SCRATCH_PATH_SIZE];
     char socket[SCRATCH_PATH_SIZE + 8], data[ARG_SIZE], socket_arg[ARG_SIZE];
-    char program[SCRATCH_PATH_SIZE];
+    char program[SCRATCH_PATH_SIZE], tmpdir[ARG_SIZE];
     const char *argv[ARGS_MAX + 1];
 };
 
@@ -59,6 +59,8 @@ static int directory_make(struct test_mariadb *mariadb, struct err *err)
         return err_set(err, ERR_INTERNAL, "make %s: %s", mariadb->directory, strerror(errno));
     (void)snprintf(mariadb->socket, sizeof mariadb->socket, "%s/sock", mariadb->directory);
     (void)snprintf(mariadb->socket_arg, sizeof mariadb->socket_arg, "--socket=%s", mariadb->socket);
+    /* Ours may be closed to the user that it runs as. */
+    (void)snprintf(mariadb->tmpdir, sizeof mariadb->tmpdir, "TMPDIR=%s", mariadb->directory);
     (void)snprintf(mariadb->data, sizeof mariadb->data, "--datadir=%s/data",
                    mariadb->directory); /* all of them fit */
     return 0;
@@ -75,9 +77,12 @@ static int install_db(struct test_mariadb *mariadb, struct err *err)
                                  log_size,
                                  no_aio,
                                  NULL };
-    const struct test_process_options options = {
-        .argv = argv, .directory = mariadb->directory, .uid = mariadb->uid, .gid = mariadb->gid
-    };
+    const char *const env[] = { mariadb->tmpdir, NULL };
+    const struct test_process_options options = { .argv = argv,
+                                                  .env = env,
+                                                  .directory = mariadb->directory,
+                                                  .uid = mariadb->uid,
+                                                  .gid = mariadb->gid };
     return test_process_must_succeed(&options, START_LIMIT_MS, err);
 }
 
@@ -114,8 +119,10 @@ int test_mariadb_restart(struct test_mariadb *mariadb, struct err *err)
 {
     if (mariadb->server)
         return err_set(err, ERR_PRECONDITION, "mariadb is running");
+    const char *const env[] = { mariadb->tmpdir, NULL };
     const struct test_process_options options = { .name = "mariadb",
                                                   .argv = mariadb->argv,
+                                                  .env = env,
                                                   .directory = mariadb->directory,
                                                   .uid = mariadb->uid,
                                                   .gid = mariadb->gid };

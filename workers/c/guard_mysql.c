@@ -20,7 +20,16 @@ enum {
 enum param { NAMESPACE, DEFINITION, SAGA_ID, RUN, STEP, OPERATION, FENCE, STARTED, EVEN, OUTPUT };
 enum { PARAM_COUNT = OUTPUT + 1 };
 
-enum statement_id { BLOCK_ACTION, CLAIM, ASK_ACTION, ASK_COMPENSATION, DONE, NO_EFFECT, UNBLOCK };
+enum statement_id {
+    BLOCK_ACTION,
+    CLAIM,
+    ASK_ACTION,
+    ASK_COMPENSATION,
+    DONE,
+    NO_EFFECT,
+    UNBLOCK,
+    STATEMENT_COUNT
+};
 
 #define KEY_COLUMNS "(namespace, definition, saga_id, run, step, operation, fence, state, "
 #define THE_FLOOR   "(SELECT floor_us FROM saga_guard_floor WHERE only_row = 1 LOCK IN SHARE MODE)"
@@ -81,10 +90,17 @@ static const struct statement {
                   { NAMESPACE, DEFINITION, SAGA_ID, RUN, STEP } },
 };
 
+struct saga_guard_mysql {
+    MYSQL *conn;                           /* borrowed */
+    unsigned long connection;              /* of the server, on which these were prepared */
+    MYSQL_STMT *prepared[STATEMENT_COUNT]; /* NULL: not yet, or it failed */
+};
+
 /* A run of the guard: the values of all statements' parameters, and what it was told. */
 struct call {
     struct saga_task *task;
-    MYSQL *conn;
+    struct saga_guard_mysql *guard;
+    MYSQL *conn; /* the guard's */
     bool compensates;
     int32_t run;
     int64_t fence, started_us;
@@ -94,10 +110,35 @@ struct call {
     unsigned long output_size;
 };
 
-static void statement_close_p(MYSQL_STMT **stmt)
+static void forget(struct saga_guard_mysql *guard, enum statement_id id)
 {
-    if (*stmt)
-        (void)mysql_stmt_close(*stmt); /* the connection says whatever went wrong */
+    if (guard->prepared[id])
+        (void)mysql_stmt_close(guard->prepared[id]); /* the connection says whatever goes wrong */
+    guard->prepared[id] = NULL;
+}
+
+static void forget_all(struct saga_guard_mysql *guard)
+{
+    for (int i = 0; i < STATEMENT_COUNT; i++)
+        forget(guard, (enum statement_id)i);
+}
+
+int saga_guard_mysql_new(MYSQL *conn, struct saga_guard_mysql **ret_guard)
+{
+    struct saga_guard_mysql *guard = mem_calloc(1, sizeof *guard);
+    if (!guard)
+        return -1;
+    guard->conn = conn;
+    *ret_guard = guard;
+    return 0;
+}
+
+struct saga_guard_mysql *saga_guard_mysql_free(struct saga_guard_mysql *guard)
+{
+    if (guard)
+        forget_all(guard);
+    mem_free(guard);
+    return NULL;
 }
 
 static void bind_bytes(MYSQL_BIND *bind, enum enum_field_types type, const void *data, size_t size)
@@ -112,12 +153,13 @@ static void bind_text(MYSQL_BIND *bind, const char *text)
     bind_bytes(bind, MYSQL_TYPE_STRING, text, strlen(text));
 }
 
-static void call_fill(struct call *call, struct saga_task *task, MYSQL *conn,
+static void call_fill(struct call *call, struct saga_task *task, struct saga_guard_mysql *guard,
                       const struct saga_guard_options *options)
 {
     memset(call, 0, sizeof *call);
     call->task = task;
-    call->conn = conn;
+    call->guard = guard;
+    call->conn = guard->conn;
     call->compensates = saga_task_operation(task) == SAGA_COMPENSATION;
     call->run = saga_task_run(task);
     call->fence = saga_task_fence(task);
@@ -160,38 +202,39 @@ static void set_retry_of(struct saga_task *task, unsigned error, const char *mes
     guard_set_retry(task, code, message);
 }
 
-/* Prepares and runs it (one round trip on MariaDB, two on MySQL). False: the outcome is RETRY. */
-static bool run_statement(struct call *call, enum statement_id id, MYSQL_STMT **ret_stmt)
+/* NULL: the outcome is RETRY. */
+static MYSQL_STMT *run_statement(struct call *call, enum statement_id id)
 {
     const struct statement *statement = &statements[id];
+    MYSQL_STMT **stmt = &call->guard->prepared[id];
     MYSQL_BIND params[STATEMENT_PARAMS_MAX];
     for (unsigned i = 0; i < statement->count; i++)
         params[i] = call->params[statement->params[i]];
-    MYSQL_STMT *stmt = *ret_stmt = mysql_stmt_init(call->conn);
-    if (!stmt) {
+    bool is_new = !*stmt;
+    if (is_new)
+        *stmt = mysql_stmt_init(call->conn);
+    if (!*stmt) {
         guard_set_retry(call->task, "GUARD_CONNECTION", "memory is out");
-        return false;
+        return NULL;
     }
-    unsigned count = statement->count;
-    if (!mysql_stmt_attr_set(stmt, STMT_ATTR_PREBIND_PARAMS, &count) &&
-        !mysql_stmt_bind_param(stmt, params) &&
-        !mariadb_stmt_execute_direct(stmt, statement->sql, strlen(statement->sql)))
-        return true;
-    set_retry_of(call->task, mysql_stmt_errno(stmt), mysql_stmt_error(stmt));
-    return false;
+    if ((!is_new || !mysql_stmt_prepare(*stmt, statement->sql, strlen(statement->sql))) &&
+        !mysql_stmt_bind_param(*stmt, params) && !mysql_stmt_execute(*stmt))
+        return *stmt;
+    set_retry_of(call->task, mysql_stmt_errno(*stmt), mysql_stmt_error(*stmt));
+    forget(call->guard, id); /* whatever it was, the next try prepares it anew */
+    return NULL;
 }
 
 static bool execute(struct call *call, enum statement_id id)
 {
-    CLEANUP(statement_close_p) MYSQL_STMT *stmt = NULL;
-    return run_statement(call, id, &stmt);
+    return run_statement(call, id) != NULL;
 }
 
 /* For the statements that belong to an enter: without its row they do nothing. */
 static bool execute_on_entered(struct call *call, enum statement_id id)
 {
-    CLEANUP(statement_close_p) MYSQL_STMT *stmt = NULL;
-    if (!run_statement(call, id, &stmt))
+    MYSQL_STMT *stmt = run_statement(call, id);
+    if (!stmt)
         return false;
     if (mysql_stmt_affected_rows(stmt) == 1)
         return true;
@@ -233,15 +276,20 @@ static bool read_answer(struct call *call, MYSQL_STMT *stmt, char word[ANSWER_SI
 /* The statements 2 to 4. ANSWER_NONE: the outcome is RETRY. */
 static enum guard_answer enter(struct call *call)
 {
-    CLEANUP(statement_close_p) MYSQL_STMT *stmt = NULL;
+    enum statement_id ask = call->compensates ? ASK_COMPENSATION : ASK_ACTION;
     char word[ANSWER_SIZE];
-    if ((call->compensates && !execute(call, BLOCK_ACTION)) || !execute(call, CLAIM) ||
-        !run_statement(call, call->compensates ? ASK_COMPENSATION : ASK_ACTION, &stmt))
+    if ((call->compensates && !execute(call, BLOCK_ACTION)) || !execute(call, CLAIM))
         return ANSWER_NONE;
-    if (read_answer(call, stmt, word))
+    MYSQL_STMT *stmt = run_statement(call, ask);
+    if (!stmt)
+        return ANSWER_NONE;
+    if (read_answer(call, stmt, word)) {
+        (void)mysql_stmt_free_result(stmt); /* is stored here already */
         return guard_answer_of(call->task, word);
+    }
     set_retry_of(call->task, mysql_stmt_errno(stmt),
                  mysql_stmt_errno(stmt) ? mysql_stmt_error(stmt) : "the guard gave no answer");
+    forget(call->guard, ask);
     return ANSWER_NONE;
 }
 
@@ -290,8 +338,9 @@ static bool connect_again(MYSQL *conn)
     return connected;
 }
 
-static bool begin(struct saga_task *task, MYSQL *conn)
+static bool begin(struct saga_task *task, struct saga_guard_mysql *guard)
 {
+    MYSQL *conn = guard->conn;
     set_reconnect(conn, 0);
     /* The flag is as old as the server's last good answer: a deadlock or a lost connection has
      * ended a transaction without telling. */
@@ -303,6 +352,10 @@ static bool begin(struct saga_task *task, MYSQL *conn)
     bool started =
         mysql_query(conn, start) == 0 ||
         (is_of_client(mysql_errno(conn)) && connect_again(conn) && !mysql_query(conn, start));
+    if (guard->connection != mysql_thread_id(conn)) {
+        guard->connection = mysql_thread_id(conn);
+        forget_all(guard);
+    }
     if (!started)
         set_retry_of(task, mysql_errno(conn), mysql_error(conn));
     else if (!in_transaction(conn))
@@ -341,7 +394,7 @@ static void record_no_effect(struct call *call)
     struct saga_task *task = call->task;
     struct task_outcome rejected = task->outcome;
     memset(&task->outcome, 0, sizeof task->outcome);
-    if (begin(task, call->conn)) {
+    if (begin(task, call->guard)) {
         enum guard_answer answer = enter(call);
         if (answer != PROCEED) {
             settle(call, answer);
@@ -384,7 +437,7 @@ static void proceed(struct call *call, saga_guard_mysql_body *body, void *ctx)
         record_no_effect(call);
 }
 
-void saga_guard_mysql_run(struct saga_task *task, MYSQL *conn,
+void saga_guard_mysql_run(struct saga_task *task, struct saga_guard_mysql *guard,
                           const struct saga_guard_options *options, saga_guard_mysql_body *body,
                           void *ctx)
 {
@@ -393,15 +446,15 @@ void saga_guard_mysql_run(struct saga_task *task, MYSQL *conn,
         guard_set_unknown(task, "GUARD_PROBE", "the guard is for actions and compensations");
         return;
     }
-    if (!begin(task, conn))
+    if (!begin(task, guard))
         return;
     struct call call;
-    call_fill(&call, task, conn, options);
+    call_fill(&call, task, guard, options);
     enum guard_answer answer = enter(&call);
     if (answer == PROCEED)
         proceed(&call, body, ctx);
     else
         settle(&call, answer);
-    roll_back(conn); /* nothing to do where it was committed */
+    roll_back(guard->conn); /* nothing to do where it was committed */
     mem_free(call.output);
 }

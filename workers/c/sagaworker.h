@@ -194,6 +194,14 @@ void saga_guard_run_with(struct saga_task *task, PGconn *conn,
 /* MySQL 8 and MariaDB 10.11: library sagaworker_guard_mysql, needs libmariadb. */
 
 struct st_mysql; /* MYSQL */
+/* The guard on a connection, and its prepared statements there; opaque. */
+struct saga_guard_mysql;
+/* `conn` is borrowed until saga_guard_mysql_free and used by one thread at a time; its database is
+ * the one that holds the guard's tables and yours. Not 0: memory is out. */
+int saga_guard_mysql_new(struct st_mysql *conn, struct saga_guard_mysql **ret_guard);
+/* Before or after mysql_close. NULL is fine; always returns NULL. */
+struct saga_guard_mysql *saga_guard_mysql_free(struct saga_guard_mysql *guard);
+
 /* As saga_guard_body. Each statement's result must be read to its end. A statement that changes the
  * schema would commit the transaction. */
 typedef int saga_guard_mysql_body(struct saga_task *task, struct st_mysql *conn, void *ctx);
@@ -205,12 +213,11 @@ typedef int saga_guard_mysql_body(struct saga_task *task, struct st_mysql *conn,
  * connection was lost before COMMIT RETRY GUARD_CONNECTION_IN_USE: a transaction is open already,
  * and is left as it is RETRY GUARD_NO_TRANSACTION: the server did not open one UNKNOWN
  * GUARD_LEFT_OPEN: a worker entered without this function and committed without done UNKNOWN
- * GUARD_BODY_COMMITTED: the body ended the transaction `conn` is used by this thread alone; if it
- * is broken it is connected again first, with the options that it was made with, and its automatic
- * reconnection is switched off: that would run the rest of a transaction outside of it. A
- * transaction that cannot be rolled back is cut off with its connection. No transaction is left
- * open. Actions and compensations only. */
-void saga_guard_mysql_run(struct saga_task *task, struct st_mysql *conn,
+ * GUARD_BODY_COMMITTED: the body ended the transaction If the connection is broken it is made again
+ * first, with the options that it was made with, and its automatic reconnection is switched off:
+ * that would run the rest of a transaction outside of it. A transaction that cannot be rolled back
+ * is cut off with its connection. No transaction is left open. Actions and compensations only. */
+void saga_guard_mysql_run(struct saga_task *task, struct saga_guard_mysql *guard,
                           const struct saga_guard_options *options, saga_guard_mysql_body *body,
                           void *ctx);
 
