@@ -6,8 +6,8 @@
  * COMMITTED, at REPEATABLE READ, and there with MariaDB's snapshot isolation. */
 #include "support/check.h"
 
-#include "base/buf.h"
 #include "base/mem.h"
+#include "guard_statements.h"
 #include "support/mariadb.h"
 #include "support/proof.h"
 #include "support/wait.h"
@@ -24,140 +24,20 @@ enum {
     CHECKREAD = 1020, /* snapshot isolation: the row is newer than the snapshot */
 };
 
-enum statement {
-    SAVEPOINT,
-    RELEASE,
-    BLOCK_ACTION,
-    CLAIM,
-    ASK_ACTION,
-    ASK_COMPENSATION,
-    DONE,
-    NO_EFFECT,
-    UNBLOCK,
-    PURGE_LEVEL,
-    PURGE_WAIT,
-    RAISE_FLOOR,
-    PURGE,
-    STATEMENT_COUNT
-};
-
 struct fixture {
     struct test_mariadb *mariadb;
     MYSQL *first, *second, *watcher;
-    struct buf statements[STATEMENT_COUNT];
+    struct guard_statements *statements;
     const char *level;
     int next_saga;
     char saga[32]; /* a new one for each test */
     int64_t deadlocks;
 };
 
-/* One operation of the step "debit" of a saga. */
-struct operation {
-    const char *saga, *name; /* ACTION or COMPENSATION */
-    long fence;
-    int even_without_action;
-    const char *output;
-};
-static const char action[] = "ACTION", compensation[] = "COMPENSATION";
-static const int64_t started_us = 1714564800000000;
-
 struct answer {
     char word[16]; /* the answer, or the number of the error */
     char output[64];
 };
-
-/* --- the statements, as mysql.sql has them --- */
-
-static char *read_file(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    struct buf text = { .limit = 1 << 20 };
-    for (size_t got = 1; file && got > 0;) {
-        uint8_t *room = buf_room(&text, 4096);
-        if (!room)
-            break;
-        got = fread(room, 1, 4096, file);
-        buf_added(&text, got);
-    }
-    buf_text(&text, "");
-    if (file)
-        (void)fclose(file); /* was only read */
-    return (char *)text.data;
-}
-
-/* A statement is a run of lines that begin with "--      " and ends with a semicolon. */
-static int read_statements(struct buf statements[STATEMENT_COUNT])
-{
-    CLEANUP(mem_free_p) char *file = read_file(SOURCE_DIR "/sql/guard/mysql.sql");
-    char *rest = NULL;
-    int count = 0;
-    for (char *line = strtok_r(file, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        if (strncmp(line, "--      ", 8) != 0)
-            continue;
-        if (count == STATEMENT_COUNT)
-            return -1;
-        size_t length = strlen(line);
-        bool ends = line[length - 1] == ';';
-        if (ends)
-            line[length - 1] = '\0';
-        buf_text(&statements[count], line + 8);
-        buf_text(&statements[count], " ");
-        count += ends;
-    }
-    return count == STATEMENT_COUNT ? 0 : -1;
-}
-
-/* The named parameters become literals; every other ':' is one of ours, too. */
-static void put_parameter(struct buf *sql, const struct operation *operation, const char *name,
-                          size_t size)
-{
-#define IS(text) (size == strlen(text) && memcmp(name, text, size) == 0)
-    if (IS("namespace"))
-        buf_text(sql, "'default'");
-    else if (IS("definition"))
-        buf_text(sql, "'settle'");
-    else if (IS("saga_id"))
-        buf_printf(sql, "'%s'", operation->saga);
-    else if (IS("run"))
-        buf_text(sql, "1");
-    else if (IS("step"))
-        buf_text(sql, "'debit'");
-    else if (IS("operation"))
-        buf_printf(sql, "'%s'", operation->name);
-    else if (IS("fence"))
-        buf_printf(sql, "%ld", operation->fence);
-    else if (IS("saga_started_us"))
-        buf_printf(sql, "%lld", (long long)started_us);
-    else if (IS("even_without_action"))
-        buf_printf(sql, "%d", operation->even_without_action);
-    else if (IS("output"))
-        buf_printf(sql, "'%s'", operation->output);
-    else if (IS("new_floor_us"))
-        buf_printf(sql, "%lld", (long long)started_us + operation->fence);
-    else
-        buf_text(sql, "unknown parameter");
-#undef IS
-}
-
-static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
-
-/* The number of the error, 0: none. */
-static unsigned execute(const struct fixture *fixture, MYSQL *conn, enum statement id,
-                        const struct operation *operation)
-{
-    struct buf sql = { .limit = 1 << 16 };
-    const char *from = buf_cstr(&fixture->statements[id]);
-    for (const char *colon; (colon = strchr(from, ':')) != NULL;) {
-        size_t size = strspn(colon + 1, letters);
-        buf_append(&sql, from, (size_t)(colon - from));
-        put_parameter(&sql, operation, colon + 1, size);
-        from = colon + 1 + size;
-    }
-    buf_text(&sql, from);
-    bool failed = mysql_query(conn, buf_cstr(&sql)) != 0;
-    buf_done(&sql);
-    return failed ? mysql_errno(conn) : 0;
-}
 
 static unsigned query(MYSQL *conn, const char *sql)
 {
@@ -188,7 +68,7 @@ static struct answer enter(const struct fixture *fixture, MYSQL *conn,
     for (size_t i = 0; i < ARRAY_LEN(order); i++) {
         if (order[i] == CLAIM && i == 2)
             continue;
-        unsigned error = execute(fixture, conn, order[i], operation);
+        unsigned error = execute(fixture->statements, conn, order[i], operation);
         if (error != 0)
             return error_answer(error);
     }
@@ -215,7 +95,7 @@ static unsigned work(const struct fixture *fixture, MYSQL *conn, const struct op
     (void)snprintf(sql, sizeof sql, "UPDATE account SET balance = balance %s 1 WHERE saga = '%s'",
                    operation->name == action ? "+" : "-", operation->saga);
     unsigned error = query(conn, sql);
-    return error != 0 ? error : execute(fixture, conn, DONE, operation);
+    return error != 0 ? error : execute(fixture->statements, conn, DONE, operation);
 }
 
 /* A whole one; returns what enter answered, or the error. */
@@ -227,7 +107,7 @@ static struct answer run(const struct fixture *fixture, MYSQL *conn,
     if (is(&answer, "PROCEED"))
         error = work(fixture, conn, operation);
     else if (is(&answer, "EMPTY"))
-        error = execute(fixture, conn, DONE, operation);
+        error = execute(fixture->statements, conn, DONE, operation);
     bool stands = is(&answer, "PROCEED") || is(&answer, "EMPTY") || is(&answer, "DUPLICATE");
     if (error == 0)
         error = query(conn, stands ? "COMMIT" : "ROLLBACK");
@@ -338,9 +218,7 @@ static int setup(void **state)
 {
     static struct fixture fixture;
     struct err err;
-    for (int i = 0; i < STATEMENT_COUNT; i++)
-        fixture.statements[i].limit = 1 << 14;
-    if (read_statements(fixture.statements) != 0) {
+    if (guard_statements_read(&fixture.statements) != 0) {
         print_error("sql/guard/mysql.sql does not hold the statements that are expected\n");
         return -1;
     }
@@ -373,8 +251,7 @@ static int teardown(void **state)
     mysql_close(fixture->first);
     mysql_close(fixture->second);
     mysql_close(fixture->watcher);
-    for (int i = 0; i < STATEMENT_COUNT; i++)
-        buf_done(&fixture->statements[i]);
+    fixture->statements = guard_statements_free(fixture->statements);
     (void)test_mariadb_free(fixture->mariadb); /* always NULL */
     return 0;
 }
@@ -519,9 +396,9 @@ static void no_effect(struct fixture *fixture, const char *name, long fence)
     must(fixture->first, "START TRANSACTION");
     struct answer answer = enter(fixture, fixture->first, &operation);
     assert_string_equal(answer.word, "PROCEED");
-    assert_int_equal(execute(fixture, fixture->first, NO_EFFECT, &operation), 0);
+    assert_int_equal(execute(fixture->statements, fixture->first, NO_EFFECT, &operation), 0);
     if (name == compensation)
-        assert_int_equal(execute(fixture, fixture->first, UNBLOCK, &operation), 0);
+        assert_int_equal(execute(fixture->statements, fixture->first, UNBLOCK, &operation), 0);
     must(fixture->first, "COMMIT");
 }
 
@@ -597,7 +474,7 @@ static void test_done_without_enter_changes_no_row(void **state)
     struct fixture *fixture = *state;
     const struct operation operation = { .saga = fixture->saga, .name = action, .output = "r" };
     must(fixture->first, "START TRANSACTION");
-    assert_int_equal(execute(fixture, fixture->first, DONE, &operation), 0);
+    assert_int_equal(execute(fixture->statements, fixture->first, DONE, &operation), 0);
     assert_int_equal(mysql_affected_rows(fixture->first), 0);
     must(fixture->first, "ROLLBACK");
 }
@@ -607,7 +484,7 @@ static void test_a_worker_may_neither_delete_rows_nor_write_another_operation(vo
     struct fixture *fixture = *state;
     const struct operation probe = { .saga = fixture->saga, .name = "PROBE", .fence = 1 };
     assert_int_equal(query(fixture->first, "DELETE FROM saga_guard"), ER_TABLEACCESS_DENIED_ERROR);
-    assert_int_not_equal(execute(fixture, fixture->first, CLAIM, &probe), 0);
+    assert_int_not_equal(execute(fixture->statements, fixture->first, CLAIM, &probe), 0);
 }
 
 /* --- two at once --- */
@@ -636,7 +513,7 @@ static void test_u1_compensation_of_an_open_action_that_rolls_back_is_empty(void
     enter_and_wait(fixture, &entering, compensation, 2);
     finish(fixture, fixture->first, action, "ROLLBACK");
     expect_entered(&entering, "EMPTY");
-    assert_int_equal(execute(fixture, fixture->second, DONE, &undo), 0);
+    assert_int_equal(execute(fixture->statements, fixture->second, DONE, &undo), 0);
     must(fixture->second, "COMMIT");
     expect_run(fixture, fixture->first, action, 1, "REFUSED");
     expect_balance(fixture, 0);
@@ -650,7 +527,7 @@ static void test_u1_an_action_that_waits_for_its_open_compensation_is_refused(vo
     must(fixture->first, "START TRANSACTION");
     expect_enter(fixture, fixture->first, compensation, 2, "EMPTY");
     enter_and_wait(fixture, &entering, action, 1);
-    assert_int_equal(execute(fixture, fixture->first, DONE, &undo), 0);
+    assert_int_equal(execute(fixture->statements, fixture->first, DONE, &undo), 0);
     must(fixture->first, "COMMIT");
     expect_entered(&entering, "REFUSED");
     must(fixture->second, "ROLLBACK");
@@ -772,7 +649,7 @@ static void test_an_old_snapshot_does_not_hide_the_floor(void **state)
     char newer[16];
     (void)snprintf(newer, sizeof newer, "%d", CHECKREAD);
     must(fixture->second, "START TRANSACTION WITH CONSISTENT SNAPSHOT");
-    assert_int_equal(execute(fixture, fixture->watcher, RAISE_FLOOR, &above), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_FLOOR, &above), 0);
     expect_enter(fixture, fixture->second, action, 2, strict ? newer : "STALE");
     must(fixture->second, "ROLLBACK");
     reset_floor(fixture);
@@ -786,8 +663,9 @@ static void test_below_the_floor_everything_unknown_is_stale_and_rows_can_be_pur
     char known[32];
     const struct operation above = { .fence = 1 }, below = { .fence = -1000 };
     expect_run(fixture, fixture->first, action, 1, "PROCEED");
-    assert_int_equal(execute(fixture, fixture->watcher, RAISE_FLOOR, &above), 0);
-    assert_int_equal(execute(fixture, fixture->watcher, RAISE_FLOOR, &below), 0); /* never down */
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_FLOOR, &above), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_FLOOR, &below),
+                     0); /* never down */
     expect_run(fixture, fixture->first, action, 1, "DUPLICATE");
     expect_run(fixture, fixture->first, compensation, 2, "STALE");
     (void)snprintf(known, sizeof known, "%s", fixture->saga);
@@ -802,12 +680,12 @@ static void test_below_the_floor_everything_unknown_is_stale_and_rows_can_be_pur
          "INSERT INTO saga_guard (namespace, definition, saga_id, run, step, operation, fence,"
          " state, saga_started_us) VALUES ('purge', 'settle', 'young', 1, 's', 'ACTION', 1, 'DONE',"
          " 9000000000000000)");
-    assert_int_equal(execute(fixture, fixture->watcher, PURGE_LEVEL, &above), 0);
-    assert_int_equal(execute(fixture, fixture->watcher, PURGE_WAIT, &above), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, PURGE_LEVEL, &above), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, PURGE_WAIT, &above), 0);
     uint64_t gone = 0, rows;
     int batches = 0;
     do {
-        assert_int_equal(execute(fixture, fixture->watcher, PURGE, &above), 0);
+        assert_int_equal(execute(fixture->statements, fixture->watcher, PURGE, &above), 0);
         rows = mysql_affected_rows(fixture->watcher);
         assert_true(rows <= 1000);
         gone += rows;
@@ -837,13 +715,13 @@ static void test_a_purge_does_not_stop_sagas_above_the_floor(void **state)
          "INSERT INTO saga_guard (namespace, definition, saga_id, run, step, operation, fence,"
          " state, saga_started_us) SELECT 'purge', 'settle', seq, 1, 't', 'ACTION', 1, 'DONE',"
          " 1714564799999000 + seq FROM seq_1_to_5000");
-    assert_int_equal(execute(fixture, fixture->watcher, RAISE_FLOOR, &below), 0);
-    assert_int_equal(execute(fixture, fixture->watcher, PURGE_LEVEL, &below), 0);
-    assert_int_equal(execute(fixture, fixture->watcher, PURGE_WAIT, &below), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_FLOOR, &below), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, PURGE_LEVEL, &below), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, PURGE_WAIT, &below), 0);
     must(fixture->first, "START TRANSACTION");
     expect_enter(fixture, fixture->first, action, 1, "PROCEED");
     must(fixture->watcher, "START TRANSACTION");
-    assert_int_equal(execute(fixture, fixture->watcher, PURGE, &below), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, PURGE, &below), 0);
     assert_int_equal(mysql_affected_rows(fixture->watcher), 10);
     finish(fixture, fixture->first, action, "COMMIT");
     must(fixture->second, "SET SESSION innodb_lock_wait_timeout = 1");
