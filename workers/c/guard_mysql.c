@@ -92,8 +92,7 @@ static const struct statement {
 
 struct saga_guard_mysql {
     MYSQL *conn;                           /* borrowed */
-    unsigned long connection;              /* of the server, on which these were prepared */
-    MYSQL_STMT *prepared[STATEMENT_COUNT]; /* NULL: not yet, or it failed */
+    MYSQL_STMT *prepared[STATEMENT_COUNT]; /* NULL: not yet */
 };
 
 /* A run of the guard: the values of all statements' parameters, and what it was told. */
@@ -110,17 +109,15 @@ struct call {
     unsigned long output_size;
 };
 
-static void forget(struct saga_guard_mysql *guard, enum statement_id id)
+/* They are gone with their connection; whatever else made one fail, the next try prepares it anew.
+ */
+static void forget_statements(struct saga_guard_mysql *guard)
 {
-    if (guard->prepared[id])
-        (void)mysql_stmt_close(guard->prepared[id]); /* the connection says whatever goes wrong */
-    guard->prepared[id] = NULL;
-}
-
-static void forget_all(struct saga_guard_mysql *guard)
-{
-    for (int i = 0; i < STATEMENT_COUNT; i++)
-        forget(guard, (enum statement_id)i);
+    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
+        if (guard->prepared[i])
+            (void)mysql_stmt_close(guard->prepared[i]); /* the connection says what goes wrong */
+        guard->prepared[i] = NULL;
+    }
 }
 
 int saga_guard_mysql_new(MYSQL *conn, struct saga_guard_mysql **ret_guard)
@@ -136,7 +133,7 @@ int saga_guard_mysql_new(MYSQL *conn, struct saga_guard_mysql **ret_guard)
 struct saga_guard_mysql *saga_guard_mysql_free(struct saga_guard_mysql *guard)
 {
     if (guard)
-        forget_all(guard);
+        forget_statements(guard);
     mem_free(guard);
     return NULL;
 }
@@ -221,7 +218,7 @@ static MYSQL_STMT *run_statement(struct call *call, enum statement_id id)
         !mysql_stmt_bind_param(*stmt, params) && !mysql_stmt_execute(*stmt))
         return *stmt;
     set_retry_of(call->task, mysql_stmt_errno(*stmt), mysql_stmt_error(*stmt));
-    forget(call->guard, id); /* whatever it was, the next try prepares it anew */
+    forget_statements(call->guard);
     return NULL;
 }
 
@@ -289,7 +286,7 @@ static enum guard_answer enter(struct call *call)
     }
     set_retry_of(call->task, mysql_stmt_errno(stmt),
                  mysql_stmt_errno(stmt) ? mysql_stmt_error(stmt) : "the guard gave no answer");
-    forget(call->guard, ask);
+    forget_statements(call->guard);
     return ANSWER_NONE;
 }
 
@@ -328,8 +325,10 @@ static void set_reconnect(MYSQL *conn, my_bool on)
 
 /* A new connection in place of one that is lost. The first call only forgets the transaction that
  * was open on it, if one was. */
-static bool connect_again(MYSQL *conn)
+static bool connect_again(struct saga_guard_mysql *guard)
 {
+    MYSQL *conn = guard->conn;
+    forget_statements(guard);
     set_reconnect(conn, 1);
     bool connected = false;
     for (int i = 0; i < 2 && !connected; i++)
@@ -351,11 +350,7 @@ static bool begin(struct saga_task *task, struct saga_guard_mysql *guard)
     static const char start[] = "START TRANSACTION";
     bool started =
         mysql_query(conn, start) == 0 ||
-        (is_of_client(mysql_errno(conn)) && connect_again(conn) && !mysql_query(conn, start));
-    if (guard->connection != mysql_thread_id(conn)) {
-        guard->connection = mysql_thread_id(conn);
-        forget_all(guard);
-    }
+        (is_of_client(mysql_errno(conn)) && connect_again(guard) && !mysql_query(conn, start));
     if (!started)
         set_retry_of(task, mysql_errno(conn), mysql_error(conn));
     else if (!in_transaction(conn))
