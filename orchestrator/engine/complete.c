@@ -413,15 +413,17 @@ static void learn_db_clock(struct engine *engine, int64_t now_ms)
     int64_t most = now_ms - engine->submitted_at + 1;
     bool known = engine->db_offset_known;
     int64_t now = engine->now_mono;
+    /* What it was then: this process may have stood still since, and the clocks drifted. */
+    int64_t most_by_now = most + engine_drift_ms(now - engine->submitted_at);
     int64_t old_least = engine->db_offset_ms - engine_drift_ms(now - engine->db_least_at);
     int64_t old_most = engine->db_offset_most_ms + engine_drift_ms(now - engine->db_most_at);
-    if (!known || old_least < least || old_least > most) {
+    if (!known || old_least < least || old_least > most_by_now) {
         engine->db_offset_ms = least;
         engine->db_least_at = now;
     }
-    if (!known || old_most > most || old_most < least) {
+    if (!known || old_most > most_by_now || old_most < least) {
         engine->db_offset_most_ms = most;
-        engine->db_most_at = now;
+        engine->db_most_at = engine->submitted_at;
     }
     engine->db_offset_known = true;
 }
