@@ -45,6 +45,7 @@ static int teardown(void **state)
 }
 
 static const char *const fault_names[PROXY_FAULT_COUNT] = {
+    /* NULL: not of this program */
     [PROXY_CUT_BEFORE_COMMIT] = "connection cut before COMMIT arrived",
     [PROXY_CUT_AFTER_COMMIT] = "connection cut after COMMIT, before its answer",
     [PROXY_ROLLBACK_FOR_COMMIT] = "COMMIT answered ROLLBACK",
@@ -58,7 +59,8 @@ static int check(void **state)
     (void)state;
     for (int i = 0; i < PROXY_FAULT_COUNT; i++) {
         int64_t now = proxy_hits(proxy, (enum proxy_fault)i);
-        proof_fault(fault_names[i], now - counted[i]);
+        if (fault_names[i])
+            proof_fault(fault_names[i], now - counted[i]);
         counted[i] = now;
         proxy_arm(proxy, (enum proxy_fault)i, NULL, 0);
         proxy_chance(proxy, (enum proxy_fault)i, 0);
@@ -259,6 +261,7 @@ int main(void)
         TEST(test_p2_answers_that_are_late_or_come_byte_by_byte),
     };
     for (int i = 0; i < PROXY_FAULT_COUNT; i++)
-        proof_fault(fault_names[i], 0);
+        if (fault_names[i])
+            proof_fault(fault_names[i], 0);
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
 }
