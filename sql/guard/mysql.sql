@@ -1,6 +1,6 @@
 -- The participant's guard for MySQL 8 and MariaDB 10.11: makes an effect in this database happen at
 -- most once for each saga, step and operation, and never after its compensation. Two tables; what a
--- worker runs is plain SQL (below), no stored routine. Needs MySQL 8.0.16 or MariaDB 10.3 or newer.
+-- worker runs is plain SQL (below), no stored routine. For MySQL 8.0.16 and MariaDB 10.11 or newer.
 --
 -- Run this file once in the database that holds the business tables (it may be run again at any
 -- time), then give the user of your workers:
