@@ -113,8 +113,15 @@ bool entry_input(const struct journal_entry *entry, enum saga_input *ret)
     case ENTRY_RESUME:
         *ret = IN_SETTLED;
         return true;
+    case ENTRY_SKIP:
+        *ret = IN_SKIPPED;
+        return true;
+    case ENTRY_ABANDON:
+        *ret = IN_ABANDONED;
+        return true;
     case ENTRY_LEASE:
     case ENTRY_LATE_REPORT:
+    case ENTRY_RESOLVE:
     case ENTRY_END: /* by what is left: saga_end_input */
     case ENTRY_KIND_COUNT:
         break;
@@ -222,13 +229,18 @@ static void apply_ended(struct saga *saga, const struct journal_entry *entry)
         attempts->lost_seq = entry->seq;
 }
 
-static int apply_lease(struct saga *saga, const struct journal_entry *entry, struct err *err)
+static bool has_operation(const struct saga *saga, const struct journal_entry *entry)
 {
     if (entry->step < 0 || (size_t)entry->step >= saga->definition->step_count)
-        return corrupt(saga, entry, err, "no step %d", entry->step);
-    if (entry->operation == OPERATION_COMPENSATION
-            ? !saga->definition->steps[entry->step].has_compensation
-            : entry->operation != OPERATION_ACTION)
+        return false;
+    return entry->operation == OPERATION_COMPENSATION
+               ? saga->definition->steps[entry->step].has_compensation
+               : entry->operation == OPERATION_ACTION;
+}
+
+static int apply_lease(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    if (!has_operation(saga, entry))
         return corrupt(saga, entry, err, "no operation %d of step %d", (int)entry->operation,
                        entry->step);
     if (!entry->worker || (unsigned)entry->outcome >= OUTCOME_COUNT)
@@ -245,6 +257,22 @@ static int apply_lease(struct saga *saga, const struct journal_entry *entry, str
     if (entry->outcome != OUTCOME_NONE)
         apply_ended(saga, entry);
     return 0;
+}
+
+bool saga_is_parked_at(const struct saga *saga, enum park_reason reason, int step,
+                       enum operation operation)
+{
+    const struct slot *park = saga_slot(saga, saga->park_seq);
+    return saga->at.state == SAGA_PARKED && saga->at.reason == reason &&
+           saga->at.park_step == step && park && park->entry.operation == operation;
+}
+
+bool saga_can_settle(const struct saga *saga, int step, enum operation operation)
+{
+    if (saga_attempts(saga, (size_t)step, operation)->done)
+        return false;
+    return operation == OPERATION_COMPENSATION ||
+           saga_attempts(saga, (size_t)step, OPERATION_COMPENSATION)->last_seq == 0;
 }
 
 /* The attempt was lost or unknown to us, no other followed, and nothing rests on "maybe" yet: its
@@ -304,6 +332,46 @@ static int apply_late(struct saga *saga, const struct journal_entry *entry, stru
     return 0;
 }
 
+static void fresh_budget(struct attempts *attempts)
+{
+    attempts->budget_seq = 0;
+    attempts->budget_tries = 0;
+    attempts->losses = 0;
+    attempts->backoff_seq = 0;
+}
+
+static int apply_resolve(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    if (!has_operation(saga, entry))
+        return corrupt(saga, entry, err, "no operation %d of step %d", (int)entry->operation,
+                       entry->step);
+    if (entry->outcome != OUTCOME_DONE && entry->outcome != OUTCOME_NOT_DONE)
+        return corrupt(saga, entry, err, "outcome %d", (int)entry->outcome);
+    struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
+    if (attempts->open_seq)
+        return corrupt(saga, entry, err, "a resolution beside a live lease");
+    saga->moved_seq = entry->seq;
+    if (saga_is_parked_at(saga, PARK_LATE_EFFECT, entry->step, entry->operation))
+        saga->at.doubt = false;
+    if (!saga_can_settle(saga, entry->step, entry->operation))
+        return 0; /* evidence: what is recorded stays */
+    attempts->foreign = false;
+    if (entry->outcome == OUTCOME_DONE) {
+        set_done(saga, attempts, entry);
+    } else {
+        attempts->unsettled = 0;
+        fresh_budget(attempts);
+    }
+    return 0;
+}
+
+static void apply_skip(struct saga *saga, const struct journal_entry *entry)
+{
+    struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
+    set_done(saga, attempts, entry);
+    attempts->rejected = attempts->foreign = false;
+}
+
 static void apply_park(struct saga *saga, const struct journal_entry *entry)
 {
     saga->park_seq = entry->seq;
@@ -330,10 +398,7 @@ static void apply_retry(struct saga *saga, const struct journal_entry *entry)
     if (entry->step < 0)
         return;
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
-    attempts->budget_seq = 0;
-    attempts->budget_tries = 0;
-    attempts->losses = 0;
-    attempts->backoff_seq = 0;
+    fresh_budget(attempts);
     attempts->rejected = false;
 }
 
@@ -347,6 +412,12 @@ static int apply_decision(struct saga *saga, const struct journal_entry *entry, 
         (entry->operation != OPERATION_ACTION && entry->operation != OPERATION_COMPENSATION))
         return corrupt(saga, entry, err, "no operation %d of step %d", (int)entry->operation,
                        entry->step);
+    if (entry->kind == ENTRY_SKIP &&
+        (entry->operation != OPERATION_COMPENSATION || !has_operation(saga, entry) ||
+         saga_attempts(saga, (size_t)entry->step, entry->operation)->open_seq))
+        return corrupt(saga, entry, err, "there is no such compensation to skip");
+    if (entry->kind == ENTRY_ABANDON && saga->open_count)
+        return corrupt(saga, entry, err, "an end beside a live lease");
     if (entry->kind == ENTRY_RETRY && entry->step >= 0 &&
         saga_attempts(saga, (size_t)entry->step, entry->operation)->open_seq)
         return corrupt(saga, entry, err, "a retry beside a live lease");
@@ -359,6 +430,8 @@ static int apply_decision(struct saga *saga, const struct journal_entry *entry, 
         saga->moved_seq = entry->seq;
     if (entry->kind == ENTRY_RETRY)
         apply_retry(saga, entry);
+    if (entry->kind == ENTRY_SKIP)
+        apply_skip(saga, entry);
     if (entry->kind == ENTRY_COMPENSATE)
         saga->turned_back_seq = entry->seq;
     return 0;
@@ -399,10 +472,14 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
         return apply_lease(saga, entry, err);
     case ENTRY_LATE_REPORT:
         return apply_late(saga, entry, err);
+    case ENTRY_RESOLVE:
+        return apply_resolve(saga, entry, err);
     case ENTRY_COMPENSATE:
     case ENTRY_PARK:
     case ENTRY_RETRY:
     case ENTRY_RESUME:
+    case ENTRY_SKIP:
+    case ENTRY_ABANDON:
         return apply_decision(saga, entry, err);
     case ENTRY_END:
         return apply_end(saga, entry, err);

@@ -146,6 +146,14 @@ int change_done(struct change *change, enum operation operation)
     return take_input(change, operation == OPERATION_ACTION ? IN_STEP_DONE : IN_COMPENSATION_DONE);
 }
 
+int change_resume(struct change *change, int step, enum operation operation)
+{
+    struct journal_entry entry = { .kind = ENTRY_RESUME,
+                                   .step = (int16_t)step,
+                                   .operation = operation };
+    return change_append(change, &entry);
+}
+
 int change_deadline(struct change *change)
 {
     struct saga *saga = change->saga;

@@ -68,6 +68,7 @@ static const struct saga_transition transitions[] = {
     { PARKED_RUNNING, IN_RETRY,          RUNNING,             "an operator: again" },
     { PARKED_RUNNING, IN_SETTLED,        RUNNING,
       "the unknown it was parked for is settled" },
+    { PARKED_RUNNING, IN_ABANDONED,      ABANDONED,           "a person: nothing more is done" },
 
     { PARKED_COMPENSATING, IN_STEP_DONE,           PARKED_COMPENSATING,
       "an action in flight took effect: recorded" },
@@ -82,6 +83,10 @@ static const struct saga_transition transitions[] = {
     { PARKED_COMPENSATING, IN_RETRY,               COMPENSATING,        "an operator: again" },
     { PARKED_COMPENSATING, IN_SETTLED,             COMPENSATING,
       "the unknown it was parked for is settled" },
+    { PARKED_COMPENSATING, IN_SKIPPED,             COMPENSATING,
+      "a person: without this compensation" },
+    { PARKED_COMPENSATING, IN_ABANDONED,           ABANDONED,
+      "a person: nothing more is done" },
 };
 
 static const struct verb_rule verbs[] = {
@@ -118,6 +123,48 @@ static const struct verb_rule verbs[] = {
     { VERB_RETRY, SUCCEEDED,           "refused: the end is final", "RETRY_NOT_ALLOWED" },
     { VERB_RETRY, COMPENSATED,         "refused: the end is final", "RETRY_NOT_ALLOWED" },
     { VERB_RETRY, ABANDONED,           "refused: the end is final", "RETRY_NOT_ALLOWED" },
+
+    { VERB_RESOLVE, RUNNING,
+      "settles an unknown attempt: done with its output, or to be granted again; LEASE_LIVE while "
+      "a worker holds it, NOTHING_TO_RESOLVE if its outcome is known", NULL },
+    { VERB_RESOLVE, COMPENSATING,
+      "settles an unknown attempt: an action that did not happen needs no compensation; LEASE_LIVE "
+      "and NOTHING_TO_RESOLVE as in RUNNING", NULL },
+    { VERB_RESOLVE, PARKED_RUNNING,
+      "settles an unknown, a foreign or a late effect, and goes on if it is parked for that; "
+      "LEASE_LIVE and NOTHING_TO_RESOLVE as in RUNNING", NULL },
+    { VERB_RESOLVE, PARKED_COMPENSATING,
+      "settles an unknown, a foreign or a late effect, and goes on taking back if it is parked for "
+      "that; LEASE_LIVE and NOTHING_TO_RESOLVE as in RUNNING", NULL },
+    { VERB_RESOLVE, SUCCEEDED,   "refused: the end is final", "RESOLVE_NOT_ALLOWED" },
+    { VERB_RESOLVE, COMPENSATED, "refused: the end is final", "RESOLVE_NOT_ALLOWED" },
+    { VERB_RESOLVE, ABANDONED,   "refused: the end is final", "RESOLVE_NOT_ALLOWED" },
+
+    { VERB_SKIP, RUNNING,
+      "refused: there is no compensation to skip; cancel it first", "SKIP_NOT_ALLOWED" },
+    { VERB_SKIP, COMPENSATING,
+      "refused: the compensation is under way; it can be skipped when it parks", "SKIP_NOT_ALLOWED" },
+    { VERB_SKIP, PARKED_RUNNING,
+      "refused: there is no compensation to skip; cancel it first", "SKIP_NOT_ALLOWED" },
+    { VERB_SKIP, PARKED_COMPENSATING,
+      "counts the compensation that it is parked at as done, and goes on with the step before; "
+      "LEASE_LIVE while a worker holds a step, SKIP_NOT_ALLOWED for another step", NULL },
+    { VERB_SKIP, SUCCEEDED,   "refused: the end is final", "SKIP_NOT_ALLOWED" },
+    { VERB_SKIP, COMPENSATED, "refused: the end is final", "SKIP_NOT_ALLOWED" },
+    { VERB_SKIP, ABANDONED,   "refused: the end is final", "SKIP_NOT_ALLOWED" },
+
+    { VERB_ABANDON, RUNNING,
+      "refused: it goes on by itself; cancel it, or wait until it parks", "ABANDON_NOT_ALLOWED" },
+    { VERB_ABANDON, COMPENSATING,
+      "refused: it goes on by itself; wait until it parks", "ABANDON_NOT_ALLOWED" },
+    { VERB_ABANDON, PARKED_RUNNING,
+      "ends it as it stands: what was done stays done; LEASE_LIVE while a worker holds a step", NULL },
+    { VERB_ABANDON, PARKED_COMPENSATING,
+      "ends it as it stands: what was not taken back stays; LEASE_LIVE while a worker holds a step",
+      NULL },
+    { VERB_ABANDON, SUCCEEDED,   "refused: the end is final", "ABANDON_NOT_ALLOWED" },
+    { VERB_ABANDON, COMPENSATED, "refused: the end is final", "ABANDON_NOT_ALLOWED" },
+    { VERB_ABANDON, ABANDONED,   "nothing: it is abandoned already", NULL },
 
     { VERB_REPORT, RUNNING,
       "a live lease: recorded, and what follows; a lost one: settles its unknown,"
@@ -161,13 +208,14 @@ static const char *const input_names[] = {
     [IN_LIMIT_REACHED] = "LIMIT_REACHED",
     [IN_RETRY] = "RETRY",
     [IN_SETTLED] = "SETTLED",
+    [IN_SKIPPED] = "SKIPPED",
+    [IN_ABANDONED] = "ABANDONED",
 };
 _Static_assert(ARRAY_LEN(input_names) == IN_COUNT, "a name for each input");
 
 static const char *const verb_names[] = {
-    [VERB_CANCEL] = "cancel",
-    [VERB_RETRY] = "retry",
-    [VERB_REPORT] = "report",
+    [VERB_CANCEL] = "cancel", [VERB_RETRY] = "retry",     [VERB_RESOLVE] = "resolve",
+    [VERB_SKIP] = "skip",     [VERB_ABANDON] = "abandon", [VERB_REPORT] = "report",
 };
 _Static_assert(ARRAY_LEN(verb_names) == VERB_COUNT, "a name for each verb");
 
@@ -222,7 +270,8 @@ void fsm_write_dot(struct buf *out)
                   "    node [shape=box, fontname=\"sans-serif\"];\n"
                   "    edge [fontname=\"sans-serif\", fontsize=10];\n"
                   "    \"SUCCEEDED\" [peripheries=2];\n"
-                  "    \"COMPENSATED\" [peripheries=2];\n");
+                  "    \"COMPENSATED\" [peripheries=2];\n"
+                  "    \"ABANDONED\" [peripheries=2];\n");
     for (size_t i = 0; i < ARRAY_LEN(transitions); i++) {
         const struct saga_transition *row = &transitions[i];
         buf_text(out, "    \"");

@@ -27,7 +27,9 @@ enum saga_input {
     IN_WORKER_KILLER,          /* its workers keep dying */
     IN_LIMIT_REACHED,          /* the journal is full */
     IN_RETRY,                  /* an operator: again */
-    IN_SETTLED,                /* a late report settled the unknown it was parked for */
+    IN_SETTLED,                /* a late report or a person settled what it was parked for */
+    IN_SKIPPED,                /* a person: without this compensation */
+    IN_ABANDONED,              /* a person: nothing more */
     IN_COUNT
 };
 
@@ -46,7 +48,15 @@ const struct saga_transition *saga_transition_find(enum saga_state from, enum sa
 /* The rows, for drawing and for tests. */
 const struct saga_transition *saga_transitions(size_t *ret_count);
 
-enum verb { VERB_CANCEL, VERB_RETRY, VERB_REPORT, VERB_COUNT };
+enum verb {
+    VERB_CANCEL,
+    VERB_RETRY,
+    VERB_RESOLVE,
+    VERB_SKIP,
+    VERB_ABANDON,
+    VERB_REPORT,
+    VERB_COUNT
+};
 /* What a call does in a state (phase matters while PARKED): one line for people, NULL reason when
  * it is allowed, else the stable reason of FAILED_PRECONDITION. */
 struct verb_rule {

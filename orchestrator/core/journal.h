@@ -36,10 +36,10 @@ struct journal_entry {
     int64_t finished_at_ms;
     int64_t retry_at_ms;              /* not tried again before; 0: at once */
     struct bytes output;              /* owned */
-    char *error_code, *error_message; /* RETRY, COMPENSATE by cancel: message is the reason given */
+    char *error_code, *error_message; /* what a person asked for: message is the reason given */
     uint8_t reason;                   /* COMPENSATE: enum cause; PARK: enum park_reason */
     int64_t about;                    /* LATE_REPORT: seq of the lease */
-    char *actor;                      /* RETRY, COMPENSATE by cancel */
+    char *actor;                      /* what a person asked for; LEASE: the node that granted it */
 };
 
 /* The saga row beside its journal. Strings owned. */

@@ -35,12 +35,6 @@ static int fold(struct saga *saga, struct err *err)
         if (rc)
             return rc;
     }
-    if (saga->row.state == SAGA_ABANDONED) { /* an operator's end: it follows from no entry */
-        saga->at.state = saga->at.phase = SAGA_ABANDONED;
-        saga->at.reason = PARK_NONE;
-        saga->at.park_step = -1;
-        return 0;
-    }
     /* The end is the row's to say: what ended the last lease may not have known that it was. */
     enum saga_input end;
     bool ended = saga_state_is_terminal(saga->row.state) && !saga_state_is_terminal(saga->at.state);

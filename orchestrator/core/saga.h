@@ -138,6 +138,31 @@ MUST_USE int saga_on_retry(struct saga *saga, const char *step, const char *acto
                            const char *reason, int64_t now_ms, struct transition *ret,
                            enum verdict *ret_verdict, struct err *err);
 
+/* What a person found out about an operation whose outcome is unknown, foreign or contradicted. */
+struct resolution {
+    const char *step;
+    enum operation
+        operation; /* OPERATION_COUNT: the compensation if it was granted, else the action */
+    bool happened;
+    struct bytes output;          /* happened: what the step would have reported; borrowed */
+    const char *actor, *evidence; /* borrowed; actor may be NULL */
+};
+/* ACCEPTED; ERR_NOT_FOUND: no such step; ERR_INVALID: an output that cannot be; ERR_PRECONDITION
+ * with reason LEASE_LIVE, NOTHING_TO_RESOLVE or RESOLVE_NOT_ALLOWED. Did not happen: it is granted
+ * again with a fresh budget; while compensating such an action needs no compensation. */
+MUST_USE int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int64_t now_ms,
+                             struct transition *ret, enum verdict *ret_verdict, struct err *err);
+/* Without the compensation that the saga is parked at. step: NULL for that one. ACCEPTED;
+ * ERR_NOT_FOUND; ERR_PRECONDITION with reason LEASE_LIVE or SKIP_NOT_ALLOWED. */
+MUST_USE int saga_on_skip(struct saga *saga, const char *step, const char *actor,
+                          const char *evidence, int64_t now_ms, struct transition *ret,
+                          enum verdict *ret_verdict, struct err *err);
+/* The end, as it stands. ACCEPTED; NOTHING if it was abandoned; ERR_PRECONDITION with reason
+ * LEASE_LIVE or ABANDON_NOT_ALLOWED. */
+MUST_USE int saga_on_abandon(struct saga *saga, const char *actor, const char *reason,
+                             int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
+                             struct err *err);
+
 /* What could be granted now, in the order of urgency. Nothing is granted to a saga whose deadline,
  * start time-out, budget or journal limit is over: saga_on_time then says what follows. */
 struct grantable {

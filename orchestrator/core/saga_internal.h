@@ -101,10 +101,17 @@ static inline int64_t smaller(int64_t a, int64_t b)
 MUST_USE int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err);
 /* Takes the row of the transition table; ERR_INTERNAL if there is none. */
 MUST_USE int saga_move(struct saga *saga, enum saga_input input, struct err *err);
-/* The input that a decision entry stands for; false: it moves nothing (LEASE, LATE_REPORT). */
+/* The input that a decision entry stands for; false: it moves nothing (LEASE, LATE_REPORT,
+ * RESOLVE). */
 bool entry_input(const struct journal_entry *entry, enum saga_input *ret);
 /* Is everything done, or taken back? Then the input that ends it. */
 bool saga_end_input(const struct saga *saga, enum saga_input *ret);
+/* Is it parked for this reason because of this operation? */
+bool saga_is_parked_at(const struct saga *saga, enum park_reason reason, int step,
+                       enum operation operation);
+/* May somebody's word still change what is recorded of it: not done, and nothing rests on "maybe"?
+ */
+bool saga_can_settle(const struct saga *saga, int step, enum operation operation);
 /* Would a report about this ended lease be accepted as its resolution? */
 bool saga_late_resolves(const struct saga *saga, const struct journal_entry *lease);
 
@@ -171,6 +178,8 @@ MUST_USE int change_compensate(struct change *change, enum cause cause, int step
                                const char *message);
 /* An operation is done: the row that records it, unless the end follows. */
 MUST_USE int change_done(struct change *change, enum operation operation);
+/* Leaves PARKED: what it was parked for is settled. */
+MUST_USE int change_resume(struct change *change, int step, enum operation operation);
 /* Turns back or parks if it is RUNNING beyond its deadline. */
 MUST_USE int change_deadline(struct change *change);
 /* The end if it has come; then brings the row and the transition in line. Always the last step. */

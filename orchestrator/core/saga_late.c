@@ -16,12 +16,12 @@ static bool is_parked_for(const struct saga *saga, int step, enum operation oper
            saga->at.park_step == step && saga->at.phase == phase;
 }
 
-static int resume(struct change *change, int step, enum operation operation)
+/* The attempt that a person said had happened. */
+static bool is_resolved_as_done(const struct saga *saga, const struct journal_entry *lease)
 {
-    struct journal_entry entry = { .kind = ENTRY_RESUME,
-                                   .step = (int16_t)step,
-                                   .operation = operation };
-    return change_append(change, &entry);
+    const struct attempts *attempts = saga_attempts(saga, (size_t)lease->step, lease->operation);
+    const struct slot *done = saga_slot(saga, attempts->done_seq);
+    return attempts->done && done->entry.kind == ENTRY_RESOLVE && attempts->last_seq == lease->seq;
 }
 
 /* Evidence of an effect that the record does not reckon with, and that nothing will take back or
@@ -33,6 +33,8 @@ static bool speaks_against(const struct saga *saga, const struct journal_entry *
     if (!reports_effect(outcome) || settles)
         return false;
     size_t step = (size_t)lease->step;
+    if (is_resolved_as_done(saga, lease))
+        return false; /* a person knew it before */
     const struct step_rule *rule = &saga->definition->steps[step];
     bool idempotent = saga_rule(saga, step, lease->operation)->effect == EFFECT_IDEMPOTENT;
     if (lease->operation == OPERATION_COMPENSATION)
@@ -71,7 +73,7 @@ static int late_settled(struct change *change, const struct journal_entry *lease
     }
     /* A refusal turns back whatever else is unsettled: that is compensated as maybe. */
     if (parked_for && (attempts->unsettled == 0 || report->outcome == OUTCOME_REJECTED)) {
-        int rc = resume(change, step, operation);
+        int rc = change_resume(change, step, operation);
         if (rc)
             return rc;
     }

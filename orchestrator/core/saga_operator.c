@@ -1,4 +1,4 @@
-/* What a person asks for: cancel, retry. */
+/* What a person asks for: cancel, retry, resolve, skip, abandon. */
 #include "core/saga_internal.h"
 
 #include <inttypes.h>
@@ -174,5 +174,168 @@ int saga_on_retry(struct saga *saga, const char *step, const char *actor, const 
         return rc;
     *ret = transition;
     *ret_verdict = VERDICT_ACCEPTED;
+    return 0;
+}
+
+/* -1 with ERR_NOT_FOUND when there is no such step. */
+static int find_step(const struct saga *saga, const char *name, struct err *err)
+{
+    int step = definition_step_find(saga->definition, name);
+    if (step < 0)
+        (void)err_set(err, ERR_NOT_FOUND, "definition \"%s\" has no step \"%.64s\"",
+                      saga->definition->name, name);
+    return step;
+}
+
+static int check_resolution(const struct saga *saga, const struct resolution *resolution, int step,
+                            enum operation operation, struct err *err)
+{
+    const struct attempts *attempts = saga_attempts(saga, (size_t)step, operation);
+    const char *what = operation == OPERATION_ACTION ? "action" : "compensation";
+    if (attempts->open_seq)
+        return check_live(saga, err);
+    bool late = saga_is_parked_at(saga, PARK_LATE_EFFECT, step, operation);
+    bool open = attempts->unsettled > 0 || attempts->foreign;
+    if (!late && !open)
+        return err_reason(err, ERR_PRECONDITION, "NOTHING_TO_RESOLVE",
+                          "what became of the %s of step \"%s\" is known", what, resolution->step);
+    bool settles = saga_can_settle(saga, step, operation);
+    if (!late && !settles)
+        return err_reason(err, ERR_PRECONDITION, "RESOLVE_NOT_ALLOWED",
+                          "the compensation of step \"%s\" was granted already, as for an action "
+                          "that may have happened",
+                          resolution->step);
+    if (resolution->output.size &&
+        (!resolution->happened || !settles || operation == OPERATION_COMPENSATION))
+        return err_field(err, "output",
+                         "only an action that did happen, and that has no output "
+                         "yet, is given one");
+    return 0;
+}
+
+/* What the entry leads to: the step is done or granted again, and a saga that stands for it goes
+ * on. */
+static int follow_resolution(struct change *change, int step, enum operation operation, bool done)
+{
+    const struct saga *saga = change->saga;
+    enum park_reason reason = saga->at.reason;
+    bool settled = done || reason == PARK_OUTCOME_UNKNOWN || reason == PARK_FOREIGN_EFFECT ||
+                   reason == PARK_LATE_EFFECT;
+    bool stands = reason && settled && saga_is_parked_at(saga, reason, step, operation);
+    int rc = done ? change_done(change, operation) : 0;
+    if (!rc && stands)
+        rc = change_resume(change, step, operation);
+    if (!rc)
+        rc = change_deadline(change);
+    return rc ? rc : change_close(change);
+}
+
+int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int64_t now_ms,
+                    struct transition *ret, enum verdict *ret_verdict, struct err *err)
+{
+    int step = find_step(saga, resolution->step, err);
+    int rc = step < 0 ? (int)err->code : ask_table(saga, VERB_RESOLVE, err);
+    if (rc)
+        return rc;
+    enum operation operation = resolution->operation;
+    if (operation == OPERATION_COUNT)
+        operation = saga_attempts(saga, (size_t)step, OPERATION_COMPENSATION)->last_seq
+                        ? OPERATION_COMPENSATION
+                        : OPERATION_ACTION;
+    rc = check_resolution(saga, resolution, step, operation, err);
+    if (rc)
+        return rc;
+    bool settles = saga_can_settle(saga, step, operation);
+    struct transition transition;
+    struct change change = change_begin(saga, now_ms, NULL, &transition, err);
+    struct journal_entry entry = {
+        .kind = ENTRY_RESOLVE,
+        .step = (int16_t)step,
+        .operation = operation,
+        .outcome = resolution->happened ? OUTCOME_DONE : OUTCOME_NOT_DONE,
+        .output = resolution->output, /* borrowed, as the texts: change_append copies */
+        .actor = (char *)resolution->actor,
+        .error_message = (char *)resolution->evidence,
+    };
+    rc = change_append(&change, &entry);
+    if (!rc)
+        rc = follow_resolution(&change, step, operation, resolution->happened && settles);
+    if (rc)
+        return rc;
+    *ret = transition;
+    *ret_verdict = VERDICT_ACCEPTED;
+    return 0;
+}
+
+int saga_on_skip(struct saga *saga, const char *step, const char *actor, const char *evidence,
+                 int64_t now_ms, struct transition *ret, enum verdict *ret_verdict, struct err *err)
+{
+    int asked = step ? find_step(saga, step, err) : -1;
+    if (step && asked < 0)
+        return (int)err->code;
+    int rc = ask_table(saga, VERB_SKIP, err);
+    if (!rc)
+        rc = check_live(saga, err);
+    if (rc)
+        return rc;
+    size_t current = 0;
+    enum operation operation = OPERATION_ACTION;
+    bool any = plan_current(saga, &current, &operation);
+    if (!any || saga->at.park_step != (int)current || (step && asked != (int)current))
+        return err_reason(err, ERR_PRECONDITION, "SKIP_NOT_ALLOWED",
+                          "the saga is not parked at the compensation of step \"%.64s\": it stands "
+                          "at \"%s\"",
+                          step  ? step
+                          : any ? saga->definition->steps[current].name
+                                : "?",
+                          saga->at.park_step >= 0 ? saga->definition->steps[saga->at.park_step].name
+                                                  : "no step");
+    struct transition transition;
+    struct change change = change_begin(saga, now_ms, NULL, &transition, err);
+    struct journal_entry entry = {
+        .kind = ENTRY_SKIP,
+        .step = (int16_t)current,
+        .operation = OPERATION_COMPENSATION,
+        .actor = (char *)actor, /* borrowed: change_append copies */
+        .error_message = (char *)evidence,
+    };
+    rc = change_append(&change, &entry);
+    if (!rc)
+        rc = change_close(&change);
+    if (rc)
+        return rc;
+    *ret = transition;
+    *ret_verdict = VERDICT_ACCEPTED;
+    return 0;
+}
+
+int saga_on_abandon(struct saga *saga, const char *actor, const char *reason, int64_t now_ms,
+                    struct transition *ret, enum verdict *ret_verdict, struct err *err)
+{
+    int rc = ask_table(saga, VERB_ABANDON, err);
+    if (!rc)
+        rc = check_live(saga, err);
+    if (rc)
+        return rc;
+    struct transition transition;
+    struct change change = change_begin(saga, now_ms, NULL, &transition, err);
+    enum verdict verdict = VERDICT_NOTHING;
+    if (saga->at.state != SAGA_ABANDONED) {
+        struct journal_entry entry = {
+            .kind = ENTRY_ABANDON,
+            .step = -1,
+            .actor = (char *)actor, /* borrowed: change_append copies */
+            .error_message = (char *)reason,
+        };
+        transition.ends = true;
+        rc = change_append(&change, &entry);
+        if (!rc)
+            rc = change_close(&change);
+        if (rc)
+            return rc;
+        verdict = VERDICT_ACCEPTED;
+    }
+    *ret = transition;
+    *ret_verdict = verdict;
     return 0;
 }

@@ -29,6 +29,7 @@ enum outcome {
     OUTCOME_EXPIRED,
     OUTCOME_STREAM_LOST,
     OUTCOME_RELEASED,
+    OUTCOME_NOT_DONE, /* RESOLVE: certainly without effect */
     OUTCOME_COUNT
 };
 
@@ -40,6 +41,9 @@ enum entry_kind {
     ENTRY_LATE_REPORT, /* the report of an attempt that had been ended; about: its seq */
     ENTRY_RESUME,      /* left PARKED because the unknown was settled */
     ENTRY_END,         /* nothing was left, and the record that left it so did not say the end */
+    ENTRY_RESOLVE,     /* a person found out: DONE with output, or NOT_DONE */
+    ENTRY_SKIP,        /* a person: this compensation is not needed any more */
+    ENTRY_ABANDON,     /* a person: nothing more is done; the end */
     ENTRY_KIND_COUNT
 };
 

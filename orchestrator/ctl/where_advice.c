@@ -31,6 +31,21 @@ static void advise(const Saga__V1__Saga *saga, const struct where_view *view, co
     buf_printf(out, "   (%s)", why);
 }
 
+/* What a person has to find out; then one call settles it. */
+static void advise_resolve(const Saga__V1__Saga *saga, const struct where_view *view,
+                           const char *instead, struct buf *out)
+{
+    write_command(saga, view, "resolve", out);
+    if (saga->park && saga->park->step && *saga->park->step) {
+        buf_text(out, " --step ");
+        screen_shell_word(out, saga->park->step);
+    }
+    buf_printf(out,
+               " --happened --evidence ...   (or --did-not-happen: look it up at the other side"
+               " by its key%s)",
+               instead);
+}
+
 /* Parked while the steps went forward. */
 static void advise_forward(const Saga__V1__Saga *saga, const struct where_view *view,
                            struct buf *out)
@@ -42,6 +57,11 @@ static void advise_forward(const Saga__V1__Saga *saga, const struct where_view *
         return;
     case SAGA__V1__PARK_REASON__PARK_REASON_WORKER_KILLER:
         advise(saga, view, "retry", "once the worker is mended; or sagactl cancel: turn back", out);
+        return;
+    case SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN:
+    case SAGA__V1__PARK_REASON__PARK_REASON_FOREIGN_EFFECT:
+    case SAGA__V1__PARK_REASON__PARK_REASON_LATE_EFFECT:
+        advise_resolve(saga, view, "; or sagactl cancel: turn back", out);
         return;
     default:
         advise(saga, view, "cancel",
@@ -58,11 +78,13 @@ static void advise_backward(const Saga__V1__Saga *saga, const struct where_view 
     case SAGA__V1__PARK_REASON__PARK_REASON_COMPENSATION_FAILED:
     case SAGA__V1__PARK_REASON__PARK_REASON_RETRIES_EXHAUSTED:
     case SAGA__V1__PARK_REASON__PARK_REASON_WORKER_KILLER:
-        advise(saga, view, "retry", "once what stands in its way is mended", out);
+        advise(saga, view, "retry",
+               "once what stands in its way is mended; or sagactl skip: go on without it", out);
         return;
     case SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN:
-        buf_text(out, "find out at the other side, by its idempotency key (sagactl get -o json),"
-                      " whether the compensation happened; the worker's late report takes it on");
+    case SAGA__V1__PARK_REASON__PARK_REASON_FOREIGN_EFFECT:
+    case SAGA__V1__PARK_REASON__PARK_REASON_LATE_EFFECT:
+        advise_resolve(saga, view, "; or sagactl skip: go on without it", out);
         return;
     default:
         buf_text(out, "compare its journal with the other side: ");

@@ -74,7 +74,14 @@ struct engine_start {
 
 /* --- verbs on one saga ------------------------------------------------------------------------ */
 
-enum engine_verb_kind { ENGINE_VERB_CANCEL, ENGINE_VERB_RETRY, ENGINE_VERB_WAIT };
+enum engine_verb_kind {
+    ENGINE_VERB_CANCEL,
+    ENGINE_VERB_RETRY,
+    ENGINE_VERB_RESOLVE,
+    ENGINE_VERB_SKIP,
+    ENGINE_VERB_ABANDON,
+    ENGINE_VERB_WAIT
+};
 
 struct engine_verb {
     struct engine_event event;
@@ -84,8 +91,11 @@ struct engine_verb {
     struct uuid uid; /* out, too: the resolved one */
     const char *namespace_, *definition, *saga_id;
     int32_t run;
-    const char *step;           /* RETRY: NULL for the one it stands at */
-    const char *actor, *reason; /* NULL or text */
+    const char *step;           /* RETRY, SKIP: NULL for the one it stands at; RESOLVE */
+    const char *actor, *reason; /* NULL or text; RESOLVE, SKIP: reason is the evidence */
+    enum operation operation;   /* RESOLVE: OPERATION_COUNT: not said */
+    bool happened;              /* RESOLVE */
+    struct bytes output;        /* RESOLVE; borrowed until done */
     int64_t timeout_ms;         /* WAIT */
     bool or_parked;             /* WAIT */
     /* out */

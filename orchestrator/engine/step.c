@@ -306,6 +306,35 @@ static bool lease_end_is_void(const struct slot *slot, const struct lease_end *e
     return !lease || lease->dispatch.worker->session != NULL; /* it came back in time */
 }
 
+static int core_apply_verb(struct saga *saga, const struct engine_verb *verb, int64_t now,
+                           struct transition *ret, enum verdict *ret_verdict, struct err *err)
+{
+    switch (verb->verb) {
+    case ENGINE_VERB_CANCEL:
+        return saga_on_cancel(saga, verb->actor, verb->reason, now, ret, ret_verdict, err);
+    case ENGINE_VERB_RETRY:
+        return saga_on_retry(saga, verb->step, verb->actor, verb->reason, now, ret, ret_verdict,
+                             err);
+    case ENGINE_VERB_RESOLVE: {
+        struct resolution resolution = { .step = verb->step,
+                                         .operation = verb->operation,
+                                         .happened = verb->happened,
+                                         .output = verb->output,
+                                         .actor = verb->actor,
+                                         .evidence = verb->reason };
+        return saga_on_resolve(saga, &resolution, now, ret, ret_verdict, err);
+    }
+    case ENGINE_VERB_SKIP:
+        return saga_on_skip(saga, verb->step, verb->actor, verb->reason, now, ret, ret_verdict,
+                            err);
+    case ENGINE_VERB_ABANDON:
+        return saga_on_abandon(saga, verb->actor, verb->reason, now, ret, ret_verdict, err);
+    case ENGINE_VERB_WAIT:
+        break;
+    }
+    return err_set(err, ERR_INTERNAL, "verb %d on a saga", (int)verb->verb);
+}
+
 static int core_apply(struct engine *engine, struct slot *slot, struct engine_work *work,
                       struct transition *ret, enum verdict *ret_verdict, struct err *err)
 {
@@ -332,14 +361,9 @@ static int core_apply(struct engine *engine, struct slot *slot, struct engine_wo
         return saga_on_lease_end(slot->saga, end->seq, end->outcome, now, &engine->rng, ret,
                                  ret_verdict, err);
     }
-    case WORK_VERB: {
-        const struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
-        if (verb->verb == ENGINE_VERB_CANCEL)
-            return saga_on_cancel(slot->saga, verb->actor, verb->reason, now, ret, ret_verdict,
-                                  err);
-        return saga_on_retry(slot->saga, verb->step, verb->actor, verb->reason, now, ret,
-                             ret_verdict, err);
-    }
+    case WORK_VERB:
+        return core_apply_verb(slot->saga, CONTAINER(work, struct engine_verb, work), now, ret,
+                               ret_verdict, err);
     case WORK_START:
     case WORK_START_CHECK:
     case WORK_START_EXISTED:

@@ -101,6 +101,9 @@ void saga_list(struct call *call);
 void saga_wait(struct call *call);
 void saga_cancel(struct call *call);
 void operator_retry_step(struct call *call);
+void operator_resolve_step(struct call *call);
+void operator_skip_compensation(struct call *call);
+void operator_abandon_saga(struct call *call);
 void operator_get_status(struct call *call);
 void health_check(struct call *call);
 

@@ -63,6 +63,9 @@ struct verb_request {
     enum engine_verb_kind kind;
     struct store_ref ref;
     const char *step, *actor, *reason; /* NULL or text of the request */
+    enum operation operation;          /* RESOLVE, as the next two */
+    bool happened;
+    struct bytes output; /* borrowed from the request */
     int64_t timeout_ms;
     bool or_parked;
     bool full; /* view of the answer */

@@ -158,6 +158,9 @@ void run_verb(struct call *call, const struct verb_request *request)
     verb->step = request->step;
     verb->actor = request->actor;
     verb->reason = request->reason;
+    verb->operation = request->operation;
+    verb->happened = request->happened;
+    verb->output = request->output;
     verb->timeout_ms = request->timeout_ms;
     verb->or_parked = request->or_parked;
     if (engine_post_always(call->server->engine, &verb->event))

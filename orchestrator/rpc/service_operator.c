@@ -23,6 +23,98 @@ void operator_retry_step(struct call *call)
     run_verb(call, &verb);
 }
 
+/* "" for NULL in the engine's terms. */
+static const char *or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+static int read_words(const char *field, const char *words, const char *actor,
+                      struct verb_request *ret, struct err *err)
+{
+    if (!*words)
+        return err_field(err, field, "%s: required: it is kept in the journal", field);
+    int rc = check_prose(field, words, LIMIT_REASON_BYTES, err);
+    if (!rc)
+        rc = check_text("actor", actor, 0, LIMIT_ACTOR_BYTES, err);
+    ret->reason = words;
+    ret->actor = or_null(actor);
+    return rc;
+}
+
+static int read_resolve(const Saga__V1__ResolveStepRequest *request, struct verb_request *ret,
+                        struct err *err)
+{
+    int rc = read_ref(request->saga, &ret->ref, err);
+    if (!rc)
+        rc = check_text("step", request->step, 1, LIMIT_STEP_NAME_BYTES, err);
+    if (!rc)
+        rc = read_words("evidence", request->evidence, request->actor, ret, err);
+    if (rc)
+        return rc;
+    ret->step = request->step;
+    switch (request->operation) {
+    case SAGA__V1__OPERATION_KIND__OPERATION_KIND_UNSPECIFIED:
+        ret->operation = OPERATION_COUNT;
+        break;
+    case SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION:
+        ret->operation = OPERATION_ACTION;
+        break;
+    case SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION:
+        ret->operation = OPERATION_COMPENSATION;
+        break;
+    default:
+        return err_field(err, "operation", "operation: ACTION or COMPENSATION, not %d",
+                         (int)request->operation);
+    }
+    if (request->result != SAGA__V1__RESOLVE_STEP_REQUEST__RESULT__RESULT_DID_HAPPEN &&
+        request->result != SAGA__V1__RESOLVE_STEP_REQUEST__RESULT__RESULT_DID_NOT_HAPPEN)
+        return err_field(err, "result", "result: required: DID_HAPPEN or DID_NOT_HAPPEN");
+    ret->happened = request->result == SAGA__V1__RESOLVE_STEP_REQUEST__RESULT__RESULT_DID_HAPPEN;
+    if (request->output.len > LIMIT_PAYLOAD_BYTES)
+        return err_field(err, "output", "output: at most %d bytes, not %zu", LIMIT_PAYLOAD_BYTES,
+                         request->output.len);
+    ret->output = (struct bytes){ request->output.data, request->output.len };
+    return 0;
+}
+
+void operator_resolve_step(struct call *call)
+{
+    struct verb_request verb = { .kind = ENGINE_VERB_RESOLVE, .full = true };
+    struct err err;
+    if (read_resolve((void *)call->request, &verb, &err))
+        call_fail(call, &err);
+    else
+        run_verb(call, &verb);
+}
+
+void operator_skip_compensation(struct call *call)
+{
+    Saga__V1__SkipCompensationRequest *request = (void *)call->request;
+    struct verb_request verb = { .kind = ENGINE_VERB_SKIP, .full = true };
+    struct err err;
+    if (read_ref(request->saga, &verb.ref, &err) ||
+        check_text("step", request->step, 0, LIMIT_STEP_NAME_BYTES, &err) ||
+        read_words("evidence", request->evidence, request->actor, &verb, &err)) {
+        call_fail(call, &err);
+        return;
+    }
+    verb.step = or_null(request->step);
+    run_verb(call, &verb);
+}
+
+void operator_abandon_saga(struct call *call)
+{
+    Saga__V1__AbandonSagaRequest *request = (void *)call->request;
+    struct verb_request verb = { .kind = ENGINE_VERB_ABANDON, .full = true };
+    struct err err;
+    if (read_ref(request->saga, &verb.ref, &err) ||
+        read_words("reason", request->reason, request->actor, &verb, &err))
+        call_fail(call, &err);
+    else
+        run_verb(call, &verb);
+}
+
 struct status_call {
     struct engine_status status;
     struct call *call;

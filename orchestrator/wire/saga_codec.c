@@ -12,13 +12,13 @@ _Static_assert((int)OPERATION_PROBE + 1 == (int)SAGA__V1__OPERATION_KIND__OPERAT
                "order");
 _Static_assert((int)OUTCOME_DONE == (int)SAGA__V1__OUTCOME__OUTCOME_DONE, "order");
 _Static_assert((int)OUTCOME_UNKNOWN == (int)SAGA__V1__OUTCOME__OUTCOME_UNKNOWN, "order");
-_Static_assert((int)OUTCOME_RELEASED == (int)SAGA__V1__OUTCOME__OUTCOME_RELEASED, "order");
+_Static_assert((int)OUTCOME_NOT_DONE == (int)SAGA__V1__OUTCOME__OUTCOME_NOT_DONE, "order");
 _Static_assert((int)PARK_SUSPENDED == (int)SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED, "order");
 _Static_assert((int)STEP_COMPENSATION_EXHAUSTED + 1 ==
                    (int)SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_EXHAUSTED,
                "order");
 _Static_assert((int)WAIT_OPERATOR == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR, "order");
-_Static_assert((int)ENTRY_END + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_END, "order");
+_Static_assert((int)ENTRY_ABANDON + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_ABANDON, "order");
 
 Saga__V1__SagaState saga_state_to_message(enum saga_state state)
 {
@@ -193,7 +193,8 @@ static int64_t state_since(const struct saga *saga)
     bool parked = false;
     for (int64_t seq = 1; seq <= saga_last_seq(saga); seq++) {
         const struct journal_entry *entry = saga_entry(saga, seq);
-        bool leaves = parked && (entry->kind == ENTRY_RETRY || entry->kind == ENTRY_RESUME);
+        bool leaves = parked && (entry->kind == ENTRY_RETRY || entry->kind == ENTRY_RESUME ||
+                                 entry->kind == ENTRY_SKIP);
         bool turns = !parked && entry->kind == ENTRY_COMPENSATE;
         bool parks = !parked && entry->kind == ENTRY_PARK;
         if (leaves || turns || parks)

@@ -311,7 +311,11 @@ static void drive(struct script *script, const struct world *world, struct saga 
     int64_t now_ms = world->now_ms + script_number(script) % 1000000;
     struct grantable what;
     int rc = 0;
-    switch (script_choice(script, 4)) {
+    struct resolution resolution = { .step = world->definition->steps[0].name,
+                                     .operation = OPERATION_COUNT,
+                                     .happened = script_byte(script) & 1,
+                                     .evidence = "why" };
+    switch (script_choice(script, 7)) {
     case 0:
         rc = saga_on_time(saga, now_ms, true, &rng, &transition, &verdict, &err);
         break;
@@ -320,6 +324,15 @@ static void drive(struct script *script, const struct world *world, struct saga 
         break;
     case 2:
         rc = saga_on_retry(saga, NULL, "anna", "why", now_ms, &transition, &verdict, &err);
+        break;
+    case 3:
+        rc = saga_on_resolve(saga, &resolution, now_ms, &transition, &verdict, &err);
+        break;
+    case 4:
+        rc = saga_on_skip(saga, NULL, "anna", "why", now_ms, &transition, &verdict, &err);
+        break;
+    case 5:
+        rc = saga_on_abandon(saga, "anna", "why", now_ms, &transition, &verdict, &err);
         break;
     default:
         if (saga_grantable(saga, now_ms, &what, 1))

@@ -37,6 +37,9 @@ static const char *const paths[] = {
     /* no methods: every.proto, and the bytes of a definition as the database keeps them */
     "every",
     "stored definition",
+    "/saga.v1.OperatorService/ResolveStep",
+    "/saga.v1.OperatorService/SkipCompensation",
+    "/saga.v1.OperatorService/AbandonSaga",
 };
 static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
 static const struct method stored = { "stored definition", METHOD_WORK,
@@ -46,19 +49,23 @@ _Static_assert(ARRAY_LEN(paths) <= PATHS_MAX, "a byte tells path and mood");
 
 static const struct method *rows[ARRAY_LEN(paths)];
 
+static void add_row(const struct method *row)
+{
+    size_t path = 0;
+    while (path < ARRAY_LEN(paths) && strcmp(paths[path], row->path) != 0)
+        path++;
+    if (path == ARRAY_LEN(paths))
+        (void)fprintf(stderr, "%s is not fuzzed: append it to paths[]\n", row->path);
+    FUZZ_CHECK(path < ARRAY_LEN(paths));
+    rows[path] = row;
+}
+
 static void find_rows(void)
 {
-    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
-        size_t path = 0;
-        while (path < ARRAY_LEN(paths) && strcmp(paths[path], methods[i].path) != 0)
-            path++;
-        if (path == ARRAY_LEN(paths))
-            (void)fprintf(stderr, "%s is not fuzzed: append it to paths[]\n", methods[i].path);
-        FUZZ_CHECK(path < ARRAY_LEN(paths));
-        rows[path] = &methods[i];
-    }
-    rows[ARRAY_LEN(rows) - 2] = &every;
-    rows[ARRAY_LEN(rows) - 1] = &stored;
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
+        add_row(&methods[i]);
+    add_row(&every);
+    add_row(&stored);
 }
 
 static const ProtobufCMessageDescriptor *type_of(const struct method *row)

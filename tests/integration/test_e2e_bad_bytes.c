@@ -36,6 +36,7 @@ static const char *const methods[] = {
     "/saga.v1.SagaService/WaitSaga",
     "/saga.v1.SagaService/CancelSaga",
     "/saga.v1.OperatorService/RetryStep",
+    "/saga.v1.OperatorService/ResolveStep",
     "/saga.v1.OperatorService/GetStatus",
     "/grpc.health.v1.Health/Check",
     "/saga.v1.WorkerService/Work",

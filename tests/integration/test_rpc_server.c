@@ -183,6 +183,7 @@ static void test_hostile_bytes_are_refused_and_the_server_lives_on(void **state)
         "/saga.v1.SagaService/ListSagas",
         "/saga.v1.DefinitionService/RegisterDefinition",
         "/saga.v1.OperatorService/RetryStep",
+        "/saga.v1.OperatorService/ResolveStep",
     };
     static uint8_t garbage[4096];
     for (size_t i = 0; i < sizeof garbage; i++)

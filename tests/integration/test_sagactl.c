@@ -181,7 +181,7 @@ static void test_where_of_an_unknown_outcome_names_all_that_is_known(void **stat
                  "parked   OUTCOME_UNKNOWN at step risk: the step may have taken effect",
                  "debit  DONE     1      w1/", "risk   UNKNOWN  1      w1/",
                  "UNKNOWN TIMEOUT: ", "waits    for a person, since ",
-                 "next     sagactl --address ", " cancel lost s-17   (turn back"),
+                 "next     sagactl --address ", " resolve lost s-17 --step risk --happened"),
            WORDS("where", "s-17"));
     EXPECT(1, "OUTCOME_UNKNOWN", "retry", "s-17");
     EXPECT(6, "PARKED", "wait", "s-17", "--timeout", "300ms");
@@ -193,6 +193,59 @@ static void test_where_of_an_unknown_outcome_names_all_that_is_known(void **stat
     expect(0, WORDS("LEASE", "COMPENSATE", "CANCELLED by ada asked for", "COMPENSATION", " ms "),
            WORDS("history", "lost", "s-17"));
     EXPECT(0, "is COMPENSATED", "cancel", "s-17"); /* again: nothing to do */
+}
+
+static void test_p4_what_a_person_settles_with_evidence(void **state)
+{
+    (void)state;
+    rig_define(&rig, "byhand", NULL, "a: ONCE | IDEMPOTENT\nb: IDEMPOTENT | IDEMPOTENT");
+    for (int i = 1; i <= 3; i++) {
+        char id[8];
+        (void)snprintf(id, sizeof id, "r-%d", i);
+        rig_start(&rig, "byhand", id, "a A 1 unknown code=TIMEOUT");
+        EXPECT(4, "PARKED", "wait", id, "--or-parked", "--timeout", "10");
+    }
+    EXPECT(2, "needs --step", "resolve", "r-1", "--happened", "--evidence", "x");
+    EXPECT(2, "needs --evidence", "resolve", "r-1", "--step", "a", "--happened");
+    EXPECT(2, "--happened or --did-not-happen", "resolve", "r-1", "--step", "a", "--evidence", "x");
+    EXPECT(1, "NOTHING_TO_RESOLVE", "resolve", "r-1", "--step", "b", "--happened", "--evidence",
+           "x");
+    EXPECT(1, "NOT_FOUND", "resolve", "r-1", "--step", "c", "--happened", "--evidence", "x");
+    EXPECT(1, "evidence: required", "resolve", "r-1", "--step", "a", "--happened", "--evidence",
+           "");
+    /* It did not: the bank is asked again. */
+    EXPECT(0, "resolved: byhand r-1 (run 1) is RUNNING", "resolve", "r-1", "--step", "a",
+           "--did-not-happen", "--evidence", "not on the statement");
+    EXPECT(0, "SUCCEEDED", "wait", "byhand", "r-1", "--timeout", "10");
+    expect(0, WORDS("RESOLVE", "NOT_DONE", "by ada", "not on the statement", "RESUME"),
+           WORDS("history", "byhand", "r-1"));
+    /* It did: with what it would have said. */
+    char path[SCRATCH_PATH_SIZE];
+    write_file("said", "waybill 17", path);
+    EXPECT(0, "resolved: byhand r-2 (run 1) is RUNNING", "resolve", "r-2", "--step", "a",
+           "--happened", "--evidence", "waybill 17 is there", "--result-file", path);
+    EXPECT(0, "SUCCEEDED", "wait", "byhand", "r-2", "--timeout", "10");
+    assert_int_equal(rig_count(&rig, RIG_BANK,
+                               "SELECT count(DISTINCT fence) FROM calls WHERE saga_id = 'r-2'"
+                               " AND step = 'a'"),
+                     1);
+    EXPECT(1, "RESOLVE_NOT_ALLOWED", "resolve", "byhand", "r-2", "--step", "a", "--happened",
+           "--evidence", "x");
+    /* Nobody will ever know. */
+    EXPECT(2, "needs --reason", "abandon", "r-3");
+    EXPECT(0, "abandoned: byhand r-3 (run 1) is ABANDONED", "abandon", "r-3", "--reason",
+           "settled outside");
+    EXPECT(0, "is ABANDONED", "abandon", "byhand", "r-3", "--reason", "again");
+    expect(0, WORDS("ABANDON", "by ada", "settled outside"), WORDS("history", "byhand", "r-3"));
+    /* A compensation that is refused. */
+    rig_start(&rig, "byhand", "r-4", "b A 1 rejected\na C * rejected code=CLOSED");
+    EXPECT(4, "PARKED", "wait", "byhand", "r-4", "--or-parked", "--timeout", "10");
+    EXPECT(1, "SKIP_NOT_ALLOWED", "skip", "byhand", "r-4", "--step", "b", "--evidence", "x");
+    EXPECT(2, "needs --evidence", "skip", "byhand", "r-4");
+    EXPECT(0, "skipped: byhand r-4 (run 1) is COMPENSATED", "skip", "byhand", "r-4", "--evidence",
+           "paid back in cash");
+    expect(0, WORDS("SKIP", "COMPENSATION", "by ada", "paid back in cash"),
+           WORDS("history", "byhand", "r-4"));
 }
 
 static void test_where_tells_what_nobody_serves_and_when_it_is_tried_again(void **state)
@@ -341,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_text_format_without_protoc_says_what_is_missing),
         cmocka_unit_test(test_start_is_safe_to_repeat_and_refuses_other_input),
         cmocka_unit_test(test_where_of_an_unknown_outcome_names_all_that_is_known),
+        cmocka_unit_test(test_p4_what_a_person_settles_with_evidence),
         cmocka_unit_test(test_where_tells_what_nobody_serves_and_when_it_is_tried_again),
         cmocka_unit_test(test_where_shows_every_definition_and_run_of_a_key),
         cmocka_unit_test(test_list_filters_and_pages),

@@ -312,6 +312,9 @@ static void judge_entry(const struct look *look, const struct journal_entry *ent
     case ENTRY_END:
         world_hit(look->world, HIT_END_WRITTEN);
         return;
+    case ENTRY_RESOLVE: /* nobody asks for these here */
+    case ENTRY_SKIP:
+    case ENTRY_ABANDON:
     case ENTRY_KIND_COUNT:
         return;
     }

@@ -488,6 +488,42 @@ int world_retry(struct world *world, const char *step)
     return rc;
 }
 
+int world_resolve(struct world *world, const char *step, enum operation operation, bool happened,
+                  const char *output)
+{
+    struct resolution resolution = {
+        .step = step,
+        .operation = operation,
+        .happened = happened,
+        .output = { (uint8_t *)output, output ? strlen(output) : 0 },
+        .actor = "anna",
+        .evidence = "statement of the bank",
+    };
+    int rc = saga_on_resolve(world->saga, &resolution, estimate(world), &world->transition,
+                             &world->verdict, &world->err);
+    if (!rc && world->verdict == VERDICT_ACCEPTED)
+        world_commit(world);
+    return rc;
+}
+
+int world_skip(struct world *world, const char *step)
+{
+    int rc = saga_on_skip(world->saga, step, "anna", "paid back by hand", estimate(world),
+                          &world->transition, &world->verdict, &world->err);
+    if (!rc && world->verdict == VERDICT_ACCEPTED)
+        world_commit(world);
+    return rc;
+}
+
+int world_abandon(struct world *world)
+{
+    int rc = saga_on_abandon(world->saga, "anna", "settled elsewhere", estimate(world),
+                             &world->transition, &world->verdict, &world->err);
+    if (!rc && world->verdict == VERDICT_ACCEPTED)
+        world_commit(world);
+    return rc;
+}
+
 void world_assert_trace(const struct world *world, const char *expected)
 {
     CLEANUP(buf_done) struct buf out = { 0 };

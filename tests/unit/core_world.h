@@ -56,6 +56,11 @@ void world_expire(struct world *world, int64_t seq);
 /* The error code (0: accepted, or nothing to do); on success it is committed. */
 int world_cancel(struct world *world);
 int world_retry(struct world *world, const char *step);
+/* operation OPERATION_COUNT: not said. output NULL: none. */
+int world_resolve(struct world *world, const char *step, enum operation operation, bool happened,
+                  const char *output);
+int world_skip(struct world *world, const char *step);
+int world_abandon(struct world *world);
 /* Forgets the copy and loads what the tables hold. */
 void world_reload(struct world *world);
 

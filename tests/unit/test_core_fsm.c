@@ -42,7 +42,8 @@ static void test_rows_are_well_formed(void **state)
                          &rows[i]);
         /* Turning back is for good. */
         if (rows[i].phase_from == SAGA_COMPENSATING)
-            assert_true(rows[i].phase_to == SAGA_COMPENSATING || rows[i].to == SAGA_COMPENSATED);
+            assert_true(rows[i].phase_to == SAGA_COMPENSATING || rows[i].to == SAGA_COMPENSATED ||
+                        rows[i].on == IN_ABANDONED);
         if (rows[i].to == SAGA_COMPENSATED)
             assert_int_equal(rows[i].from, SAGA_COMPENSATING);
         if (rows[i].to == SAGA_SUCCEEDED)
@@ -279,6 +280,31 @@ static void scene_limit(void)
     world_close(&world);
 }
 
+static void scene_operator(void)
+{
+    struct world world;
+    open_steps(&world, 1, EFFECT_AT_MOST_ONCE);
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_UNKNOWN);
+    assert_int_equal(world_abandon(&world), 0);
+    world_assert_state(&world, "ABANDONED");
+    world_close(&world);
+    open_steps(&world, 2, EFFECT_IDEMPOTENT);
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_DONE);
+    int64_t seq = world_grant(&world);
+    assert_int_equal(world_cancel(&world), 0);
+    assert_int_equal(world_report(&world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
+    (void)world_run(&world, OUTCOME_REJECTED);
+    world_assert_state(&world, "PARKED in COMPENSATING: COMPENSATION_FAILED");
+    assert_int_equal(world_skip(&world, "b"), 0);
+    world_assert_state(&world, "COMPENSATING");
+    (void)world_run(&world, OUTCOME_REJECTED);
+    assert_int_equal(world_abandon(&world), 0);
+    world_assert_state(&world, "ABANDONED");
+    world_close(&world);
+}
+
 static void test_each_row_is_reached_by_real_events(void **state)
 {
     (void)state;
@@ -289,6 +315,7 @@ static void test_each_row_is_reached_by_real_events(void **state)
     scene_park_forward();
     scene_park_back();
     scene_limit();
+    scene_operator();
     size_t count, missed = 0;
     const struct saga_transition *rows = saga_transitions(&count);
     for (size_t i = 0; i < count; i++) {
@@ -306,25 +333,22 @@ static void open_place(struct world *world, enum saga_state state, enum saga_sta
 {
     open_steps(world, 1, EFFECT_IDEMPOTENT);
     world_start(world);
-    if (state == SAGA_RUNNING || state == SAGA_ABANDONED) {
+    if (state == SAGA_RUNNING) {
         (void)world_run(world, OUTCOME_RETRY);
     } else if (state == SAGA_SUCCEEDED) {
         (void)world_run(world, OUTCOME_DONE);
     } else if (state == SAGA_COMPENSATED) {
         (void)world_run(world, OUTCOME_REJECTED);
-    } else if (phase == SAGA_RUNNING) {
+    } else if (phase == SAGA_RUNNING || state == SAGA_ABANDONED) {
         world->definition->steps[0].action.retry.max_attempts = 1;
         (void)world_run(world, OUTCOME_RETRY);
+        if (state == SAGA_ABANDONED)
+            assert_int_equal(world_abandon(world), 0);
     } else {
         int64_t seq = world_grant(world);
         assert_int_equal(world_cancel(world), 0);
         assert_int_equal(world_report(world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
         (void)world_run(world, state == SAGA_PARKED ? OUTCOME_REJECTED : OUTCOME_RETRY);
-    }
-    if (state == SAGA_ABANDONED) { /* nothing of this program does that yet: as a database says */
-        world->row.state = world->row.phase = SAGA_ABANDONED;
-        world->row.ended_at_ms = world->now_ms;
-        world_reload(world);
     }
     assert_int_equal(saga_row(world->saga)->state, state);
     assert_int_equal(saga_row(world->saga)->phase, phase);
@@ -347,9 +371,17 @@ static void test_verb_x_state(void **state)
             rc = world_cancel(&world);
         else if (rule->verb == VERB_RETRY)
             rc = world_retry(&world, NULL);
+        else if (rule->verb == VERB_RESOLVE)
+            rc = world_resolve(&world, "a", OPERATION_COUNT, true, NULL);
+        else if (rule->verb == VERB_SKIP)
+            rc = world_skip(&world, NULL);
+        else if (rule->verb == VERB_ABANDON)
+            rc = world_abandon(&world);
         else
             assert_int_equal(world_report(&world, 1, OUTCOME_UNKNOWN), VERDICT_STALE);
-        if (rule->reason) {
+        if (rule->verb == VERB_RESOLVE && !rule->reason) {
+            world_assert_refused(&world, rc, "NOTHING_TO_RESOLVE"); /* test_core_resolve.c */
+        } else if (rule->reason) {
             world_assert_refused(&world, rc, rule->reason);
             assert_non_null(strstr(world.err.msg, rule->does));
         } else {

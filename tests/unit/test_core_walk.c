@@ -106,8 +106,27 @@ static void judge_late(struct oracle *oracle, const struct world *world,
         oracle->maybe[step][0]++;
 }
 
+/* A person's word changes what nothing rests on yet. */
+static void judge_resolve(struct oracle *oracle, const struct world *world,
+                          const struct journal_entry *resolved)
+{
+    int step = resolved->step;
+    int op = resolved->operation == OPERATION_COMPENSATION;
+    for (size_t i = 0; !op && i < world->count; i++)
+        if (world->entries[i].kind == ENTRY_LEASE && world->entries[i].step == step &&
+            world->entries[i].operation == OPERATION_COMPENSATION &&
+            world->entries[i].seq < resolved->seq)
+            return;
+    if (oracle->done[step][op])
+        return;
+    oracle->maybe[step][op] = 0;
+    oracle->done[step][op] = resolved->outcome == OUTCOME_DONE;
+}
+
 static void judge_end(const struct oracle *oracle, const struct world *world)
 {
+    if (saga_row(world->saga)->state == SAGA_ABANDONED)
+        return; /* as it stood */
     bool succeeded = saga_row(world->saga)->state == SAGA_SUCCEEDED;
     for (int i = 0; i < (int)world->definition->step_count; i++) {
         if (succeeded)
@@ -134,6 +153,12 @@ static void judge(struct oracle *oracle, const struct world *world)
             judge_grant(oracle, world, entry);
         if (entry->kind == ENTRY_LATE_REPORT)
             judge_late(oracle, world, entry, foreign);
+        if (entry->kind == ENTRY_RESOLVE)
+            judge_resolve(oracle, world, entry);
+        if (entry->kind == ENTRY_SKIP) {
+            oracle->done[entry->step][1] = true;
+            oracle->maybe[entry->step][1] = 0;
+        }
         if (entry->kind == ENTRY_COMPENSATE) {
             assert_false(oracle->turned_back);
             oracle->turned_back = true;
@@ -261,11 +286,34 @@ static void event_time(struct world *world, struct rng *rng)
 static void event_operator(struct world *world, struct rng *rng)
 {
     int64_t now_ms = world->now_ms + world->skew_ms;
-    bool cancels = chance(rng, 25);
-    int rc = cancels ? saga_on_cancel(world->saga, "anna", "why", now_ms, &world->transition,
-                                      &world->verdict, &world->err)
-                     : saga_on_retry(world->saga, NULL, "anna", "why", now_ms, &world->transition,
-                                     &world->verdict, &world->err);
+    uint64_t which = rng_below(rng, 100);
+    int rc;
+    if (which < 20) {
+        rc = saga_on_cancel(world->saga, "anna", "why", now_ms, &world->transition, &world->verdict,
+                            &world->err);
+    } else if (which < 55) {
+        rc = saga_on_retry(world->saga, NULL, "anna", "why", now_ms, &world->transition,
+                           &world->verdict, &world->err);
+    } else if (which < 90) {
+        char name[] = { (char)('a' + rng_below(rng, world->definition->step_count)), '\0' };
+        struct resolution resolution = {
+            .step = name,
+            .operation = (enum operation)rng_below(rng, 2),
+            .happened = chance(rng, 50),
+            .actor = "anna",
+            .evidence = "why",
+        };
+        if (chance(rng, 50))
+            resolution.operation = OPERATION_COUNT;
+        rc = saga_on_resolve(world->saga, &resolution, now_ms, &world->transition, &world->verdict,
+                             &world->err);
+    } else if (which < 97) {
+        rc = saga_on_skip(world->saga, NULL, "anna", "why", now_ms, &world->transition,
+                          &world->verdict, &world->err);
+    } else {
+        rc = saga_on_abandon(world->saga, "anna", "why", now_ms, &world->transition,
+                             &world->verdict, &world->err);
+    }
     if (rc)
         assert_int_equal(rc, ERR_PRECONDITION);
     else

@@ -74,9 +74,9 @@ static void test_unknown_outcome_names_step_error_and_way_out(void **state)
         " no answer in 2 s\n"
         "    mail   PENDING  -      -       -      -                                -\n"
         "  waits    for a person, since 2026-03-02 14:05:11 (3 min ago)\n"
-        "  next     sagactl cancel settlement s-17   (turn back: what was done or may have been "
-        "done"
-        " is compensated)\n");
+        "  next     sagactl resolve settlement s-17 --step risk --happened --evidence ...   (or "
+        "--did-not-happen: look it up at the other side by its key; or sagactl cancel: turn "
+        "back)\n");
 }
 
 static void test_a_saga_that_turned_back_tells_its_first_cause(void **state)
@@ -178,7 +178,8 @@ static void test_every_park_reason_has_words_and_an_advice_that_is_allowed(void 
         if (reason == SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN) {
             assert_null(strstr(buf_cstr(&forward), "retry"));
             assert_null(strstr(buf_cstr(&backward), "retry"));
-            assert_non_null(strstr(buf_cstr(&forward), "sagactl cancel d k"));
+            assert_non_null(strstr(buf_cstr(&forward), "sagactl resolve d k"));
+            assert_non_null(strstr(buf_cstr(&backward), "sagactl resolve d k"));
         }
         if (reason == SAGA__V1__PARK_REASON__PARK_REASON_RETRIES_EXHAUSTED)
             assert_non_null(strstr(buf_cstr(&forward), "sagactl retry d k"));

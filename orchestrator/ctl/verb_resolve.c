@@ -1,0 +1,92 @@
+/* sagactl resolve: settles with evidence what became of a step. */
+#include "ctl/ctl.h"
+#include "ctl/verbs.h"
+
+#include "core/limits.h"
+
+#include <saga/v1/operator.pb-c.h>
+#include <string.h>
+
+static const struct ctl_option options[] = {
+    { "step", "NAME", false, "which step (required)" },
+    { "happened", NULL, false, "it took effect" },
+    { "did-not-happen", NULL, false,
+      "it had no effect: it is granted again, or needs no compensation" },
+    { "compensation", NULL, false, "of its compensation (default: of that if it was granted)" },
+    { "action", NULL, false, "of its action" },
+    { "evidence", "TEXT", false, "how it was found out; kept in the journal (required)" },
+    { "result-file", "FILE", false, "what the action would have reported; - reads stdin" },
+    CTL_RUN_OPTION,
+    { NULL, NULL, false, NULL },
+};
+
+static int read_options(const struct ctl_arguments *arguments,
+                        Saga__V1__ResolveStepRequest *request, struct buf *output, struct err *err)
+{
+    const char *step = ctl_option(arguments, "step"), *evidence = ctl_option(arguments, "evidence");
+    const char *file = ctl_option(arguments, "result-file");
+    bool happened = ctl_option(arguments, "happened") != NULL;
+    bool action = ctl_option(arguments, "action") != NULL;
+    bool compensation = ctl_option(arguments, "compensation") != NULL;
+    if (!step)
+        return err_set(err, ERR_INVALID, "resolve needs --step: which one was looked into");
+    if (!evidence)
+        return err_set(err, ERR_INVALID, "resolve needs --evidence: how it was found out");
+    if (happened == (ctl_option(arguments, "did-not-happen") != NULL))
+        return err_set(err, ERR_INVALID, "resolve needs --happened or --did-not-happen");
+    if (action && compensation)
+        return err_set(err, ERR_INVALID, "--action or --compensation, not both");
+    if (file && ctl_read_file(file, LIMIT_PAYLOAD_BYTES, output, err))
+        return (int)err->code;
+    request->step = (char *)step;
+    request->evidence = (char *)evidence;
+    request->result = happened ? SAGA__V1__RESOLVE_STEP_REQUEST__RESULT__RESULT_DID_HAPPEN
+                               : SAGA__V1__RESOLVE_STEP_REQUEST__RESULT__RESULT_DID_NOT_HAPPEN;
+    if (action)
+        request->operation = SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION;
+    if (compensation)
+        request->operation = SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION;
+    request->output.data = output->data;
+    request->output.len = output->size;
+    return 0;
+}
+
+static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
+{
+    CLEANUP(ctl_saga_done) struct ctl_saga named = { .found = NULL };
+    CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
+    CLEANUP(buf_done) struct buf output = { .limit = LIMIT_PAYLOAD_BYTES };
+    Saga__V1__ResolveStepRequest request = SAGA__V1__RESOLVE_STEP_REQUEST__INIT;
+    char actor[CTL_ACTOR_SIZE];
+    struct err err;
+    if (read_options(arguments, &request, &output, &err))
+        return ctl_print_error(&err);
+    int rc = ctl_saga_find(ctl, arguments, &named);
+    if (rc != 0)
+        return rc;
+    ctl_actor(actor);
+    request.saga = &named.ref;
+    request.actor = actor;
+    rc = ctl_call(ctl, "/saga.v1.OperatorService/ResolveStep", &request.base,
+                  &saga__v1__saga__descriptor, &saga);
+    if (rc != 0)
+        return rc;
+    return ctl_print_saga(ctl, "resolved", saga);
+}
+
+const struct ctl_verb verb_resolve = {
+    "resolve",
+    "[DEFINITION] KEY",
+    1,
+    2,
+    options,
+    "settle what became of a step whose outcome is unknown\n"
+    "\n"
+    "Look it up at the other side first, by its idempotency key (sagactl key). A saga that is "
+    "parked\n"
+    "for it goes on: past the step if it happened, with another attempt if it did not. Also for "
+    "an\n"
+    "effect that is not ours (FOREIGN_EFFECT) and a late report that speaks against the record\n"
+    "(LATE_EFFECT). Who says so is $SAGACTL_ACTOR or the user of this machine.",
+    run,
+};
