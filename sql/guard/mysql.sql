@@ -127,7 +127,7 @@ INSERT INTO saga_guard_floor (only_row, floor_us) VALUES (1, -922337203685477580
 --      SET SESSION innodb_lock_wait_timeout = 1;
 --
 -- The floor goes up, never down. Choose it so that no saga that started before it is still open:
--- `sagactl guard floor` prints that time. This waits for the guarded transactions that are open,
+-- the README says how to ask for that time. This waits for the guarded transactions that are open,
 -- and later ones wait behind it: on error 1205 nothing was changed, and it is tried again later.
 --      UPDATE saga_guard_floor SET floor_us = GREATEST(floor_us, :new_floor_us);
 --
