@@ -27,7 +27,11 @@ struct call {
 
 static const char *verb_name(enum engine_verb_kind verb)
 {
-    static const char *const names[] = { "cancel", "retry", "wait" };
+    static const char *const names[] = {
+        [ENGINE_VERB_CANCEL] = "cancel",   [ENGINE_VERB_RETRY] = "retry",
+        [ENGINE_VERB_RESOLVE] = "resolve", [ENGINE_VERB_SKIP] = "skip",
+        [ENGINE_VERB_ABANDON] = "abandon", [ENGINE_VERB_WAIT] = "wait",
+    };
     return names[verb];
 }
 
