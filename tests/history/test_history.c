@@ -209,26 +209,29 @@ static void cut_at(enum proxy_fault fault)
 
 static void faults_for(int64_t ms)
 {
-    static const char *const names[PROXY_FAULT_COUNT] = {
-        [PROXY_CUT_BEFORE_COMMIT] = "history: cut before COMMIT arrives",
-        [PROXY_CUT_AFTER_COMMIT] = "history: cut after COMMIT ran",
-        [PROXY_ROLLBACK_FOR_COMMIT] = "history: COMMIT answered ROLLBACK",
-        [PROXY_CUT_IN_RESULT] = "history: cut in a result",
+    static const struct {
+        enum proxy_fault fault;
+        const char *name;
+    } cuts[] = {
+        { PROXY_CUT_BEFORE_COMMIT, "history: cut before COMMIT arrives" },
+        { PROXY_CUT_AFTER_COMMIT, "history: cut after COMMIT ran" },
+        { PROXY_ROLLBACK_FOR_COMMIT, "history: COMMIT answered ROLLBACK" },
+        { PROXY_CUT_IN_RESULT, "history: cut in a result" },
     };
     int64_t until = clock_mono_ms(&clock_system) + ms;
     for (int round = 0; clock_mono_ms(&clock_system) < until; round++) {
         wait_ms(100 + (int64_t)rng_below(&rng, 300));
-        int turn = round % (PROXY_FAULT_COUNT + 1);
-        if (turn < PROXY_FAULT_COUNT)
-            cut_at((enum proxy_fault)turn);
-        else if (round / (PROXY_FAULT_COUNT + 1) % 2)
+        size_t turn = (size_t)round % (ARRAY_LEN(cuts) + 1);
+        if (turn < ARRAY_LEN(cuts))
+            cut_at(cuts[turn].fault);
+        else if ((size_t)round / (ARRAY_LEN(cuts) + 1) % 2)
             kill_the_database();
         else
             kill_a_node();
     }
-    for (int fault = 0; fault < PROXY_FAULT_COUNT; fault++)
+    for (size_t cut = 0; cut < ARRAY_LEN(cuts); cut++)
         for (size_t i = 0; i < NODES; i++)
-            proof_fault(names[fault], proxy_hits(proxies[i], (enum proxy_fault)fault));
+            proof_fault(cuts[cut].name, proxy_hits(proxies[i], cuts[cut].fault));
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
