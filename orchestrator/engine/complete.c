@@ -303,12 +303,10 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
     if (flight->op.result == STORE_OK) {
         struct store_saga saga = flight->op.sagas[0];
         flight->op.saga_count = 0;
-        /* From another node, perhaps: its workers may come here. Also when it was taken by an
-         * earlier asking whose commit this node did not hear of. */
-        if (flight->op.take || (saga.mine && slot->known == 0))
+        if (flight->op.take) { /* from another node, perhaps: its workers may come here */
             slot->grace_until = engine->now_mono + engine->options.grace_ms;
-        if (flight->op.take)
             slot->look_at = engine->now_mono + TAKEN_LOOK_MS;
+        }
         saga.mine = saga.mine || flight->op.take;
         loaded_install(engine, &saga);
         return;

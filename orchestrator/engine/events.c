@@ -188,6 +188,10 @@ void loaded_install(struct engine *engine, struct store_saga *saga)
             slot_block(engine, slot);
         return;
     }
+    /* It became this node's without its knowing, by a commit whose answer was lost: workers may be
+     * on their way here. */
+    if (saga->mine && slot->known == 0)
+        slot->grace_until = engine->now_mono + engine->options.grace_ms;
     slot->state = SLOT_LOADING;
     slot_not_runnable(engine, slot);
     loaded->saga = *saga;
