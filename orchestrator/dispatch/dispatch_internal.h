@@ -5,7 +5,6 @@
 #include "base/hash.h"
 #include "dispatch/dispatch.h"
 
-
 struct dispatch_group { /* what one definition has waiting at one handler */
     const void *fair;   /* hash key */
     UT_hash_handle hh;
