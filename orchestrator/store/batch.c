@@ -250,7 +250,7 @@ enum batch_state batch_send(struct batch *batch, PGconn *conn, struct err *err)
 {
     batch->slot_count = batch->slot_at = 0;
     batch->commit_sent = batch->commit_failed = batch->committed = false;
-    batch->failed = batch->doubtful = false;
+    batch->failed = batch->doubtful = batch->unread = false;
     int rc;
     if (batch->need_rollback)
         rc = send_rollback(batch, conn, err);
@@ -291,8 +291,10 @@ static void take_success(struct batch *batch, const struct batch_slot *slot, PGr
 {
     struct err err;
     if (slot->kind == SLOT_WRITE) {
-        if (write_mark(result, &batch->writes[slot->first], slot->count, &err) != 0)
+        if (write_mark(result, &batch->writes[slot->first], slot->count, &err) != 0) {
+            batch->unread = true;
             round_fail(batch, FAULT_CONNECTION, &err);
+        }
     } else if (slot->kind == SLOT_LOAD) {
         load_take(&batch->groups[slot->first], slot->stmt, result);
     } else if (slot->kind == SLOT_COMMIT) {
@@ -471,7 +473,7 @@ void batch_lost(struct batch *batch, const struct err *why)
     struct err err = *why;
     err.code = ERR_UNAVAILABLE;
     err.retryable = true;
-    if (batch->round == ROUND_WRITE && batch->committed && !batch->doubtful) {
+    if (batch->round == ROUND_WRITE && batch->committed && !batch->doubtful && !batch->unread) {
         settle_writes(batch);
     } else if (batch->round == ROUND_WRITE) {
         for (size_t i = 0; i < batch->unit.count; i++) {

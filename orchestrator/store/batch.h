@@ -45,6 +45,7 @@ struct batch {
     size_t slot_count, slot_capacity, slot_at;
     bool need_rollback, loads_done;
     bool commit_sent, commit_failed, committed, failed;
+    bool unread;   /* what a write came to could not be read from its answer */
     bool doubtful; /* a warning at COMMIT: durable here, perhaps not elsewhere */
     struct err err;
     enum fault fault;
