@@ -52,8 +52,9 @@ bool plan_undecided(const struct saga *saga)
     if (!plan_current(saga, &step, &operation))
         return true; /* the end */
     const struct attempts *attempts = saga_attempts(saga, step, operation);
-    return attempts->rejected || (attempts->unsettled > 0 &&
-                                  saga_rule(saga, step, operation)->effect != EFFECT_IDEMPOTENT);
+    return attempts->rejected || attempts->foreign ||
+           (attempts->unsettled > 0 &&
+            saga_rule(saga, step, operation)->effect != EFFECT_IDEMPOTENT);
 }
 
 int64_t plan_open_lease(const struct saga *saga)

@@ -96,12 +96,6 @@ static int check_goes_on(const struct saga *saga, struct err *err)
     }
     if (saga->at.state == SAGA_PARKED)
         return saga->at.reason ? 0 : wrong(saga, err, "parked without a reason");
-    if (saga->open_count)
-        return 0;
-    size_t step = 0;
-    enum operation operation = OPERATION_ACTION;
-    if (plan_current(saga, &step, &operation) && saga_attempts(saga, step, operation)->foreign)
-        return wrong(saga, err, "nothing takes it on");
     return 0; /* the next grant does, or time: what is due, or was left undecided */
 }
 

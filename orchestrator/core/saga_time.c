@@ -74,6 +74,9 @@ static int decide_undecided(struct change *change)
     const struct slot *last = saga_slot(saga, attempts->ended_seq);
     const char *code = last ? last->entry.error_code : NULL;
     const char *message = last ? last->entry.error_message : NULL;
+    if (attempts->foreign) /* what took its place as the reason is cleared up */
+        return change_park(change, PARK_FOREIGN_EFFECT, (int)step, operation,
+                           code ? code : "FOREIGN_EFFECT", message);
     if (operation == OPERATION_COMPENSATION)
         return change_park(change,
                            attempts->rejected ? PARK_COMPENSATION_FAILED : PARK_OUTCOME_UNKNOWN,

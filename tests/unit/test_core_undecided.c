@@ -123,6 +123,35 @@ static void test_p5_a_failed_compensation_that_nobody_acted_on_parks(void **stat
     }
 }
 
+/* Two causes: the graver one takes the place of the first as the reason. When it is cleared up, the
+ * first is still there. */
+static void test_p8_a_foreign_effect_behind_another_cause_parks_again(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 2);
+    world.definition->steps[1].has_compensation = false;
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_DONE);
+    int64_t lost = world_grant(&world);
+    assert_int_equal(world_cancel(&world), 0);
+    world_expire(&world, lost);
+    (void)world_run(&world, OUTCOME_ALREADY_DONE); /* the compensation: not by us */
+    world_assert_state(&world, "PARKED in COMPENSATING: FOREIGN_EFFECT");
+    assert_int_equal(saga_row(world.saga)->park_step, 0);
+    assert_int_equal(world_report(&world, lost, OUTCOME_ALREADY_DONE), VERDICT_ACCEPTED);
+    assert_int_equal(saga_row(world.saga)->park_step, 1);
+    assert_int_equal(world_resolve(&world, "b", OPERATION_ACTION, false, NULL), 0);
+    world_reload(&world);
+    assert_true(saga_due_at(world.saga) <= world.now_ms);
+    assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
+    world_assert_state(&world, "PARKED in COMPENSATING: FOREIGN_EFFECT");
+    assert_int_equal(saga_row(world.saga)->park_step, 0);
+    assert_int_equal(world_resolve(&world, "a", OPERATION_COMPENSATION, true, NULL), 0);
+    world_assert_state(&world, "COMPENSATED");
+    world_close(&world);
+}
+
 /* An END entry is no way to end what is not over. */
 static void test_an_end_while_something_is_left_is_refused(void **state)
 {
@@ -150,6 +179,7 @@ int main(void)
         cmocka_unit_test(test_a_repeated_report_says_the_end),
         cmocka_unit_test(test_p4_an_unknown_that_nobody_acted_on_is_acted_on),
         cmocka_unit_test(test_p5_a_failed_compensation_that_nobody_acted_on_parks),
+        cmocka_unit_test(test_p8_a_foreign_effect_behind_another_cause_parks_again),
         cmocka_unit_test(test_an_end_while_something_is_left_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
