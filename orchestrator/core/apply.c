@@ -67,7 +67,11 @@ static bool park_input(uint8_t reason, enum operation operation, enum saga_input
 {
     switch ((enum park_reason)reason) {
     case PARK_OUTCOME_UNKNOWN:
+    case PARK_IDEMPOTENCY_WINDOW_OVER:
         *ret = operation == OPERATION_COMPENSATION ? IN_COMPENSATION_UNKNOWN : IN_UNKNOWN_PARK;
+        return true;
+    case PARK_SUSPENDED:
+        *ret = IN_SUSPENDED;
         return true;
     case PARK_RETRIES_EXHAUSTED:
         *ret = IN_EXHAUSTED_PARK;
@@ -91,9 +95,7 @@ static bool park_input(uint8_t reason, enum operation operation, enum saga_input
         *ret = IN_LIMIT_REACHED;
         return true;
     case PARK_NONE:
-    case PARK_IDEMPOTENCY_WINDOW_OVER: /* these have no way to come about yet */
-    case PARK_REJECTED_AFTER_PIVOT:
-    case PARK_SUSPENDED:
+    case PARK_REJECTED_AFTER_PIVOT: /* has no way to come about yet */
     case PARK_REASON_COUNT:
         break;
     }
@@ -111,7 +113,13 @@ bool entry_input(const struct journal_entry *entry, enum saga_input *ret)
         *ret = IN_RETRY;
         return true;
     case ENTRY_RESUME:
-        *ret = IN_SETTLED;
+        *ret = entry->about ? IN_RESUMED : IN_SETTLED;
+        return true;
+    case ENTRY_ACCEPT:
+        *ret = IN_ACCEPTED;
+        return true;
+    case ENTRY_CONTINUE:
+        *ret = IN_CONTINUED;
         return true;
     case ENTRY_SKIP:
         *ret = IN_SKIPPED;
@@ -122,6 +130,8 @@ bool entry_input(const struct journal_entry *entry, enum saga_input *ret)
     case ENTRY_LEASE:
     case ENTRY_LATE_REPORT:
     case ENTRY_RESOLVE:
+    case ENTRY_PROBE:
+    case ENTRY_MAYBE:
     case ENTRY_END: /* by what is left: saga_end_input */
     case ENTRY_KIND_COUNT:
         break;
@@ -157,17 +167,26 @@ static int check_grant(const struct saga *saga, const struct journal_entry *entr
     if (fence_seq(entry->fence) != entry->seq || entry->fence <= saga->last_fence)
         return corrupt(saga, entry, err, "fence %" PRId64 " after %" PRId64, entry->fence,
                        saga->last_fence);
-    if (attempts->unsettled > 0 &&
-        saga_rule(saga, step, entry->operation)->effect != EFFECT_IDEMPOTENT)
+    if (attempts->unsettled > 0 && !plan_is_repeatable(saga, step, entry->operation))
         return corrupt(saga, entry, err, "a repeat of an unknown outcome");
-    if (attempts->done || attempts->rejected || attempts->foreign)
+    if (attempts->done || attempts->rejected || attempts->foreign || attempts->passed)
         return corrupt(saga, entry, err, "a repeat of what is done or refused");
-    bool forward = entry->operation == OPERATION_ACTION;
-    if (saga->at.state != (forward ? SAGA_RUNNING : SAGA_COMPENSATING))
+    if (saga->at.state != SAGA_RUNNING && saga->at.state != SAGA_COMPENSATING)
         return corrupt(saga, entry, err, "a lease while %s", saga_state_name(saga->at.state));
-    if ((forward ? plan_forward(saga) : plan_backward(saga)) != (int)step)
+    size_t current = 0;
+    enum operation operation = OPERATION_ACTION;
+    if (!plan_current(saga, &current, &operation) || current != step ||
+        operation != entry->operation)
         return corrupt(saga, entry, err, "a lease of step %zu out of turn", step);
     return 0;
+}
+
+static void fresh_budget(struct attempts *attempts)
+{
+    attempts->budget_seq = 0;
+    attempts->budget_tries = 0;
+    attempts->losses = 0;
+    attempts->backoff_seq = 0;
 }
 
 static int apply_opened(struct saga *saga, const struct journal_entry *entry, struct err *err)
@@ -176,7 +195,17 @@ static int apply_opened(struct saga *saga, const struct journal_entry *entry, st
     if (rc)
         return rc;
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
+    saga_slot(saga, entry->seq)->of_undo =
+        entry->operation == OPERATION_PROBE &&
+        saga_probed(saga, (size_t)entry->step) == OPERATION_COMPENSATION;
+    /* Kept: a person may settle what a probe asks about while it asks. */
+    saga_slot(saga, entry->seq)->generation =
+        saga_key_generation(saga, (size_t)entry->step, entry->operation);
     attempts->open_seq = attempts->last_seq = entry->seq;
+    if (attempts->unsettled == 0)
+        attempts->window_seq = entry->seq;
+    if (entry->operation != OPERATION_PROBE && saga->probes) /* what it leaves is another unknown */
+        fresh_budget(&saga->probes[entry->step].of[entry->operation == OPERATION_COMPENSATION]);
     attempts->tries++;
     attempts->budget_tries++;
     if (!attempts->budget_seq)
@@ -187,14 +216,30 @@ static int apply_opened(struct saga *saga, const struct journal_entry *entry, st
     return 0;
 }
 
-static void set_done(struct saga *saga, struct attempts *attempts,
+/* Nothing is unknown any more: what was done about that is over, too. */
+static void settle(struct attempts *attempts)
+{
+    attempts->unsettled = 0;
+    attempts->probing = attempts->given_up = false;
+}
+
+/* entry: holds the output. */
+static void set_done(struct saga *saga, enum operation operation, struct attempts *attempts,
                      const struct journal_entry *entry)
 {
     attempts->done = true;
     attempts->done_seq = entry->seq;
-    if (entry->operation == OPERATION_ACTION)
+    if (operation == OPERATION_ACTION)
         saga->output_bytes += (int64_t)entry->output.size;
-    attempts->unsettled = 0; /* one effect, known: earlier attempts were that same effect */
+    settle(attempts); /* one effect, known: earlier attempts were that same effect */
+}
+
+static void set_doubt(struct saga *saga, struct attempts *attempts, bool doubt)
+{
+    attempts->doubt = doubt;
+    saga->at.doubt = doubt;
+    for (size_t i = 0; i < saga->definition->step_count && !saga->at.doubt; i++)
+        saga->at.doubt = saga->steps[i].of[0].doubt || saga->steps[i].of[1].doubt;
 }
 
 static void apply_ended(struct saga *saga, const struct journal_entry *entry)
@@ -207,6 +252,8 @@ static void apply_ended(struct saga *saga, const struct journal_entry *entry)
         attempts->budget_tries--;
         if (attempts->budget_seq == entry->seq)
             attempts->budget_seq = 0;
+        if (attempts->window_seq == entry->seq)
+            attempts->window_seq = 0;
         attempts->backoff_seq = 0;
         return;
     }
@@ -214,8 +261,12 @@ static void apply_ended(struct saga *saga, const struct journal_entry *entry)
     bool lost = entry->outcome == OUTCOME_EXPIRED || entry->outcome == OUTCOME_STREAM_LOST;
     attempts->losses = lost ? attempts->losses + 1 : 0;
     attempts->backoff_seq = 0;
+    if (entry->operation == OPERATION_PROBE) {
+        attempts->backoff_seq = entry->seq;
+        return;
+    }
     if (outcome_is_success(entry->outcome)) {
-        set_done(saga, attempts, entry);
+        set_done(saga, entry->operation, attempts, entry);
     } else if (entry->outcome == OUTCOME_REJECTED) {
         attempts->rejected = true;
     } else {
@@ -233,9 +284,17 @@ static bool has_operation(const struct saga *saga, const struct journal_entry *e
 {
     if (entry->step < 0 || (size_t)entry->step >= saga->definition->step_count)
         return false;
-    return entry->operation == OPERATION_COMPENSATION
-               ? saga->definition->steps[entry->step].has_compensation
-               : entry->operation == OPERATION_ACTION;
+    switch (entry->operation) {
+    case OPERATION_ACTION:
+        return true;
+    case OPERATION_COMPENSATION:
+        return saga->definition->steps[entry->step].has_compensation;
+    case OPERATION_PROBE:
+        return saga_rule(saga, (size_t)entry->step, OPERATION_PROBE) != NULL;
+    case OPERATION_COUNT:
+        break;
+    }
+    return false;
 }
 
 static int apply_lease(struct saga *saga, const struct journal_entry *entry, struct err *err)
@@ -300,20 +359,29 @@ static int apply_late(struct saga *saga, const struct journal_entry *entry, stru
          lease->outcome != OUTCOME_RELEASED))
         return corrupt(saga, entry, err, "a late report about position %" PRId64 " (%s)",
                        entry->about, lease->outcome ? outcome_name(lease->outcome) : "live");
-    if (entry->outcome < OUTCOME_DONE || entry->outcome > OUTCOME_UNKNOWN)
+    bool told = entry->outcome >= OUTCOME_DONE && entry->outcome <= OUTCOME_UNKNOWN;
+    if (!told && !(entry->operation == OPERATION_PROBE &&
+                   (entry->outcome == OUTCOME_NOT_DONE || entry->outcome == OUTCOME_STILL_UNKNOWN)))
         return corrupt(saga, entry, err, "outcome %d", (int)entry->outcome);
     about->late_seq = entry->seq;
     about->late_settled = false;
+    if (entry->operation == OPERATION_PROBE)
+        return 0; /* the RESOLVE that may follow says what comes of it */
 
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
     bool effect = outcome_is_success(entry->outcome) || entry->outcome == OUTCOME_UNKNOWN;
     if (!saga_late_resolves(saga, lease)) {
-        /* It was given back unstarted, and ran after all: the step is maybe, if that can still be
-         * acted on (else the saga parks as LATE_EFFECT). A newer lease that is live meanwhile may
-         * end before or after: either order must come to the same. */
-        if (lease->outcome == OUTCOME_RELEASED && effect && saga->at.phase == SAGA_RUNNING &&
+        /* It was given back unstarted, or said not to have happened, and ran after all: the step is
+         * maybe, if that can still be acted on (else the saga parks as LATE_EFFECT). A newer lease
+         * that is live meanwhile may end before or after: either order must come to the same. */
+        bool uncounted = lease->outcome == OUTCOME_RELEASED || lease->seq < attempts->not_done_seq;
+        if (uncounted && effect && saga->at.phase == SAGA_RUNNING &&
             entry->operation == OPERATION_ACTION) {
             attempts->unsettled += attempts->done ? 0 : 1;
+            attempts->late_seq = entry->seq;
+            if (!attempts->window_seq || attempts->window_seq > lease->seq)
+                attempts->window_seq = lease->seq;
+        } else if (entry->outcome == OUTCOME_UNKNOWN) { /* its request was on its way until now */
             attempts->late_seq = entry->seq;
         }
         return 0;
@@ -325,51 +393,106 @@ static int apply_late(struct saga *saga, const struct journal_entry *entry, stru
     about->late_settled = true;
     saga->moved_seq = entry->seq;
     if (outcome_is_success(entry->outcome))
-        set_done(saga, attempts, entry);
-    else
-        attempts->unsettled--;
-    attempts->rejected = entry->outcome == OUTCOME_REJECTED;
+        set_done(saga, entry->operation, attempts, entry);
+    else if (--attempts->unsettled == 0)
+        settle(attempts);
+    attempts->rejected = entry->outcome == OUTCOME_REJECTED && !attempts->passed;
+    if (attempts->passed && attempts->unsettled == 0)
+        set_doubt(saga, attempts, false);
     return 0;
 }
 
-static void fresh_budget(struct attempts *attempts)
+/* The answer of a probe that this RESOLVE follows from; NULL: the rules cannot have written it. */
+static const struct journal_entry *resolving_probe(const struct saga *saga,
+                                                   const struct journal_entry *entry)
 {
-    attempts->budget_seq = 0;
-    attempts->budget_tries = 0;
-    attempts->losses = 0;
-    attempts->backoff_seq = 0;
+    const struct slot *said = saga_slot(saga, entry->about);
+    if (!said || entry->about >= entry->seq || said->entry.operation != OPERATION_PROBE ||
+        said->entry.step != entry->step || said->entry.outcome != entry->outcome)
+        return NULL;
+    const struct slot *lease = said;
+    if (said->entry.kind == ENTRY_LATE_REPORT)
+        lease = saga_slot(saga, said->entry.about);
+    if (!lease || lease->entry.kind != ENTRY_LEASE ||
+        lease->of_undo != (entry->operation == OPERATION_COMPENSATION))
+        return NULL;
+    return &said->entry;
+}
+
+/* The end stays: nothing can be taken back any more. */
+static bool would_be_taken_back(const struct saga *saga, const struct journal_entry *entry)
+{
+    size_t step = (size_t)entry->step;
+    return entry->operation == OPERATION_ACTION && entry->outcome == OUTCOME_DONE &&
+           saga->definition->steps[step].has_compensation &&
+           !saga_attempts(saga, step, OPERATION_COMPENSATION)->done;
 }
 
 static int apply_resolve(struct saga *saga, const struct journal_entry *entry, struct err *err)
 {
-    if (!has_operation(saga, entry))
+    if (!has_operation(saga, entry) || entry->operation == OPERATION_PROBE)
         return corrupt(saga, entry, err, "no operation %d of step %d", (int)entry->operation,
                        entry->step);
     if (entry->outcome != OUTCOME_DONE && entry->outcome != OUTCOME_NOT_DONE)
         return corrupt(saga, entry, err, "outcome %d", (int)entry->outcome);
+    const struct journal_entry *said = entry->about ? resolving_probe(saga, entry) : entry;
+    if (!said)
+        return corrupt(saga, entry, err, "no probe at position %" PRId64 " said so", entry->about);
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
     if (attempts->open_seq)
         return corrupt(saga, entry, err, "a resolution beside a live lease");
     saga->moved_seq = entry->seq;
-    if (saga_is_parked_at(saga, PARK_LATE_EFFECT, entry->step, entry->operation))
-        saga->at.doubt = false;
-    if (!saga_can_settle(saga, entry->step, entry->operation))
+    set_doubt(saga, attempts, false);
+    if (!saga_can_settle(saga, entry->step, entry->operation) ||
+        (saga->at.state == SAGA_COMPENSATED && would_be_taken_back(saga, entry)))
         return 0; /* evidence: what is recorded stays */
     attempts->foreign = false;
     if (entry->outcome == OUTCOME_DONE) {
-        set_done(saga, attempts, entry);
-    } else {
-        attempts->unsettled = 0;
-        fresh_budget(attempts);
+        set_done(saga, entry->operation, attempts, said);
+        return 0;
     }
+    settle(attempts);
+    attempts->not_done_seq = entry->seq;
+    attempts->generation++;
+    if (!entry->about) /* what a probe finds goes on within the budget: else it could go on for ever
+                        */
+        fresh_budget(attempts);
+    return 0;
+}
+
+/* From here the probe decides; or it found nothing in its time. */
+static int apply_probing(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    if (!has_operation(saga, entry) || entry->operation == OPERATION_PROBE ||
+        !saga_rule(saga, (size_t)entry->step, entry->operation)->probe)
+        return corrupt(saga, entry, err, "no probe of operation %d of step %d",
+                       (int)entry->operation, entry->step);
+    struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
+    if (entry->kind == ENTRY_PROBE)
+        attempts->probing = true;
+    else
+        attempts->given_up = true;
+    saga->moved_seq = entry->seq;
     return 0;
 }
 
 static void apply_skip(struct saga *saga, const struct journal_entry *entry)
 {
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
-    set_done(saga, attempts, entry);
+    set_done(saga, entry->operation, attempts, entry);
     attempts->rejected = attempts->foreign = false;
+    set_doubt(saga, attempts, true);
+}
+
+/* The saga goes on without it. */
+static void apply_passed(struct saga *saga, const struct journal_entry *entry)
+{
+    struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, OPERATION_ACTION);
+    attempts->passed = true;
+    if (entry->kind != ENTRY_ACCEPT)
+        return;
+    attempts->given_up = true;
+    set_doubt(saga, attempts, true);
 }
 
 static void apply_park(struct saga *saga, const struct journal_entry *entry)
@@ -379,10 +502,14 @@ static void apply_park(struct saga *saga, const struct journal_entry *entry)
     saga->at.park_step = entry->step;
     if (entry->reason == PARK_DEADLINE_EXCEEDED)
         saga->deadline_parked = true;
+    if (entry->step < 0)
+        return;
+    struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
+    if (entry->reason == PARK_OUTCOME_UNKNOWN || entry->reason == PARK_IDEMPOTENCY_WINDOW_OVER)
+        attempts->given_up = true;
     if (entry->reason == PARK_LATE_EFFECT)
-        saga->at.doubt = true;
-    if (entry->reason == PARK_FOREIGN_EFFECT && entry->step >= 0) {
-        struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
+        set_doubt(saga, attempts, true);
+    if (entry->reason == PARK_FOREIGN_EFFECT) {
         const struct slot *done = saga_slot(saga, attempts->done_seq);
         if (done && entry->operation == OPERATION_ACTION)
             saga->output_bytes -= (int64_t)done->entry.output.size;
@@ -399,7 +526,25 @@ static void apply_retry(struct saga *saga, const struct journal_entry *entry)
         return;
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
     fresh_budget(attempts);
-    attempts->rejected = false;
+    bool probe = entry->operation == OPERATION_PROBE;
+    if (probe) { /* of what is unknown, and is granted again if it did not happen */
+        attempts = saga_attempts(saga, (size_t)entry->step, saga_probed(saga, (size_t)entry->step));
+        fresh_budget(attempts);
+    }
+    attempts->probing = probe;
+    attempts->given_up = attempts->rejected = false;
+}
+
+/* Whether a decision's step and operation can be. */
+static bool names_operation(const struct saga *saga, const struct journal_entry *entry)
+{
+    if (entry->kind == ENTRY_RETRY && entry->operation == OPERATION_PROBE)
+        return has_operation(saga, entry);
+    if (entry->kind == ENTRY_ACCEPT || entry->kind == ENTRY_CONTINUE)
+        return entry->operation == OPERATION_ACTION && has_operation(saga, entry);
+    return entry->step >= -1 &&
+           (entry->step < 0 || (size_t)entry->step < saga->definition->step_count) &&
+           (entry->operation == OPERATION_ACTION || entry->operation == OPERATION_COMPENSATION);
 }
 
 static int apply_decision(struct saga *saga, const struct journal_entry *entry, struct err *err)
@@ -407,11 +552,14 @@ static int apply_decision(struct saga *saga, const struct journal_entry *entry, 
     enum saga_input input;
     if (!entry_input(entry, &input))
         return corrupt(saga, entry, err, "reason %d", entry->reason);
-    if (entry->step < -1 ||
-        (entry->step >= 0 && (size_t)entry->step >= saga->definition->step_count) ||
-        (entry->operation != OPERATION_ACTION && entry->operation != OPERATION_COMPENSATION))
+    if (!names_operation(saga, entry))
         return corrupt(saga, entry, err, "no operation %d of step %d", (int)entry->operation,
                        entry->step);
+    if (entry->kind == ENTRY_RESUME && entry->about && entry->about != saga->park_seq)
+        return corrupt(saga, entry, err, "not suspended at position %" PRId64, entry->about);
+    if ((entry->kind == ENTRY_ACCEPT || entry->kind == ENTRY_CONTINUE) &&
+        saga_attempts(saga, (size_t)entry->step, entry->operation)->open_seq)
+        return corrupt(saga, entry, err, "it went on beside a live lease");
     if (entry->kind == ENTRY_SKIP &&
         (entry->operation != OPERATION_COMPENSATION || !has_operation(saga, entry) ||
          saga_attempts(saga, (size_t)entry->step, entry->operation)->open_seq))
@@ -432,8 +580,15 @@ static int apply_decision(struct saga *saga, const struct journal_entry *entry, 
         apply_retry(saga, entry);
     if (entry->kind == ENTRY_SKIP)
         apply_skip(saga, entry);
-    if (entry->kind == ENTRY_COMPENSATE)
+    if (entry->kind == ENTRY_ACCEPT || entry->kind == ENTRY_CONTINUE)
+        apply_passed(saga, entry);
+    if (entry->kind == ENTRY_RESUME && entry->about)
+        saga->resumed_seq = entry->seq;
+    if (entry->kind == ENTRY_COMPENSATE) {
         saga->turned_back_seq = entry->seq;
+        if (entry->reason == CAUSE_UNKNOWN && entry->step >= 0)
+            saga_attempts(saga, (size_t)entry->step, OPERATION_ACTION)->given_up = true;
+    }
     return 0;
 }
 
@@ -456,11 +611,10 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
     const struct journal_entry *entry = &saga_slot(saga, seq)->entry;
     if (entry->seq != seq)
         return corrupt(saga, entry, err, "position %" PRId64 " is missing", seq);
-    if (saga_state_is_terminal(saga->at.state))
+    if (saga_state_is_terminal(saga->at.state) && entry->kind != ENTRY_RESOLVE)
         return corrupt(saga, entry, err, "an entry after the end");
     /* A lease that ends now was counted without its result when it was granted. */
-    bool was_open = entry->kind == ENTRY_LEASE && entry->step >= 0 &&
-                    (size_t)entry->step < saga->definition->step_count &&
+    bool was_open = entry->kind == ENTRY_LEASE && has_operation(saga, entry) &&
                     saga_attempts(saga, (size_t)entry->step, entry->operation)->open_seq == seq;
     if (!was_open)
         saga->bytes += ENTRY_BYTES + text_bytes(entry->worker) + text_bytes(entry->actor);
@@ -480,7 +634,12 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
     case ENTRY_RESUME:
     case ENTRY_SKIP:
     case ENTRY_ABANDON:
+    case ENTRY_ACCEPT:
+    case ENTRY_CONTINUE:
         return apply_decision(saga, entry, err);
+    case ENTRY_PROBE:
+    case ENTRY_MAYBE:
+        return apply_probing(saga, entry, err);
     case ENTRY_END:
         return apply_end(saga, entry, err);
     case ENTRY_KIND_COUNT:

@@ -112,6 +112,8 @@ static int take_input(struct change *change, enum saga_input input)
 int change_park(struct change *change, enum park_reason reason, int step, enum operation operation,
                 const char *code, const char *message)
 {
+    if (operation == OPERATION_PROBE) /* it stands for what it asks about */
+        operation = saga_probed(change->saga, (size_t)step);
     struct journal_entry entry = {
         .kind = ENTRY_PARK,
         .step = (int16_t)step,

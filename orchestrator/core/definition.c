@@ -17,7 +17,7 @@ struct check {
     definition_fault_fn *on_fault;
     void *ctx;
     size_t faults;
-    char path[48]; /* "steps[255].compensation", or "" */
+    char path[48]; /* "steps[255].compensation.probe", or "" */
 };
 
 FMT(3, 4) static void fault(struct check *check, const char *field, const char *fmt, ...)
@@ -86,36 +86,19 @@ static void check_range(struct check *check, const char *field, int64_t value_ms
               most_ms, value_ms);
 }
 
-static void check_effect(struct check *check, enum effect effect)
-{
-    switch (effect) {
-    case EFFECT_IDEMPOTENT:
-    case EFFECT_AT_MOST_ONCE:
-        return;
-    case EFFECT_PROBED:
-        fault(check, "effect", "PROBED is not built yet: use IDEMPOTENT or AT_MOST_ONCE");
-        return;
-    case EFFECT_COUNT:
-        break;
-    }
-    fault(check, "effect", "is required: IDEMPOTENT or AT_MOST_ONCE");
-}
-
 static void check_policies(struct check *check, const struct operation_rule *rule,
                            bool is_compensation)
 {
-    if (rule->on_unknown == ON_UNKNOWN_ACCEPT)
-        fault(check, "on_unknown", "ACCEPT is not built yet: use PARK or COMPENSATE");
-    else if ((unsigned)rule->on_unknown >= ON_UNKNOWN_COUNT)
+    if ((unsigned)rule->on_unknown >= ON_UNKNOWN_COUNT)
         fault(check, "on_unknown", "unknown value %d", (int)rule->on_unknown);
     else if (is_compensation && rule->on_unknown != ON_UNKNOWN_PARK)
-        fault(check, "on_unknown", "a compensation may only say PARK, is COMPENSATE");
-    if (rule->on_exhausted == ON_EXHAUSTED_CONTINUE)
-        fault(check, "on_exhausted", "CONTINUE is not built yet: use PARK or COMPENSATE");
-    else if ((unsigned)rule->on_exhausted >= ON_EXHAUSTED_COUNT)
+        fault(check, "on_unknown", "a compensation may only say PARK, is %s",
+              rule->on_unknown == ON_UNKNOWN_ACCEPT ? "ACCEPT" : "COMPENSATE");
+    if ((unsigned)rule->on_exhausted >= ON_EXHAUSTED_COUNT)
         fault(check, "on_exhausted", "unknown value %d", (int)rule->on_exhausted);
     else if (is_compensation && rule->on_exhausted != ON_EXHAUSTED_PARK)
-        fault(check, "on_exhausted", "a compensation may only say PARK, is COMPENSATE");
+        fault(check, "on_exhausted", "a compensation may only say PARK, is %s",
+              rule->on_exhausted == ON_EXHAUSTED_CONTINUE ? "CONTINUE" : "COMPENSATE");
 }
 
 static void check_retry(struct check *check, const struct retry *retry)
@@ -132,19 +115,87 @@ static void check_retry(struct check *check, const struct retry *retry)
               retry->max_attempts);
 }
 
-static void check_operation(struct check *check, const struct operation_rule *rule,
-                            bool is_compensation)
+/* What an attempt is, be it of an action, a compensation or a probe. */
+static void check_attempts(struct check *check, const struct operation_rule *rule)
 {
     static const struct name_rule handler = { LIMIT_HANDLER_BYTES, "._/-", "[A-Za-z0-9._/-]", true,
                                               false };
     check_name(check, "handler", rule->handler, &handler);
-    check_effect(check, rule->effect);
     check_retry(check, &rule->retry);
     check_range(check, "lease", rule->lease_ms, 5 * MS_OF_S, 3600 * MS_OF_S);
-    check_range(check, "attempt_timeout", rule->attempt_timeout_ms, 100, MS_OF_DAY);
+    check_range(check, "attempt_timeout", rule->attempt_timeout_ms, ATTEMPT_LEAST_MS, MS_OF_DAY);
+}
+
+static void check_probe(struct check *check, const struct operation_rule *rule, int64_t settle_ms,
+                        const char *path)
+{
+    const struct operation_rule *probe = rule->probe;
+    if (!probe) {
+        if (rule->effect == EFFECT_PROBED)
+            fault(check, "probe", "is required: the effect is PROBED");
+        if (rule->fresh_key)
+            fault(check, "fresh_key_after_not_done",
+                  "needs a probe: only a probe's NOT_DONE settles by itself");
+        return;
+    }
+    if (rule->effect == EFFECT_AT_MOST_ONCE)
+        fault(check, "probe", "must be absent: the effect is AT_MOST_ONCE; say PROBED to use it");
+    (void)snprintf(check->path, sizeof check->path, "%s.probe", path);
+    check_attempts(check, probe);
+    if (settle_ms >= 0 && probe->retry.for_ms <= settle_ms)
+        fault(check, "retry.for",
+              "must be longer than settle_time (%" PRId64
+              " ms), before which no NOT_DONE counts; is "
+              "%" PRId64 " ms",
+              settle_ms, probe->retry.for_ms);
+    if (settle_ms > 0 && probe->retry.max_attempts == 1)
+        fault(check, "retry.max_attempts",
+              "must be at least 2: the first probe comes before settle_time is over");
+}
+
+static void check_window(struct check *check, const struct operation_rule *rule, int64_t settle_ms)
+{
+    if (rule->window_ms == 0)
+        return;
+    check_range(check, "idempotency_window", rule->window_ms, MS_OF_S, 366 * MS_OF_DAY);
+    if (rule->effect != EFFECT_IDEMPOTENT)
+        fault(check, "idempotency_window",
+              "must be absent: only an IDEMPOTENT operation is repeated with its key");
+    if (settle_ms >= 0 && rule->window_ms >= MS_OF_S && rule->window_ms < settle_ms + MS_OF_S)
+        fault(check, "idempotency_window",
+              "must be at least 1 s longer than settle_time (%" PRId64 " ms): an attempt ends so "
+              "long before the window does; is %" PRId64 " ms",
+              settle_ms, rule->window_ms);
+}
+
+static void check_operation(struct check *check, const struct operation_rule *rule,
+                            int64_t settle_ms, bool is_compensation)
+{
+    char path[sizeof check->path];
+    memcpy(path, check->path, sizeof path);
+    check_attempts(check, rule);
+    if ((unsigned)rule->effect >= EFFECT_COUNT)
+        fault(check, "effect", "is required: IDEMPOTENT, PROBED or AT_MOST_ONCE");
     if (rule->start_timeout_ms != 0)
         check_range(check, "start_timeout", rule->start_timeout_ms, MS_OF_S, 366 * MS_OF_DAY);
+    if (rule->lost_leases_max < 1 || rule->lost_leases_max > LIMIT_LOST_LEASES)
+        fault(check, "lost_leases_max", "must be 1 to %d, is %" PRId32, LIMIT_LOST_LEASES,
+              rule->lost_leases_max);
     check_policies(check, rule, is_compensation);
+    check_window(check, rule, settle_ms);
+    check_probe(check, rule, settle_ms, path);
+    memcpy(check->path, path, sizeof path);
+}
+
+/* Why this step must say how long a request may be on its way; NULL: it need not. */
+static const char *settle_is_asked_by(const struct step_rule *rule)
+{
+    const struct operation_rule *undo = rule->has_compensation ? &rule->compensation : NULL;
+    if (rule->action.probe || (undo && undo->probe))
+        return "a step with a probe";
+    if (rule->action.window_ms || (undo && undo->window_ms))
+        return "a step with an idempotency_window";
+    return undo && !rule->guarded ? "an unguarded step with a compensation" : NULL;
 }
 
 static void check_step(struct check *check, const struct definition *definition, size_t step)
@@ -158,18 +209,20 @@ static void check_step(struct check *check, const struct definition *definition,
             fault(check, "name", "must be unique, steps[%zu] is \"%.64s\", too", i, rule->name);
             break;
         }
-    if (rule->has_compensation && !rule->guarded && rule->settle_ms < 0)
+    const char *asks = settle_is_asked_by(rule);
+    if (asks && rule->settle_ms < 0)
         fault(check, "settle_time",
-              "is required for an unguarded step with a compensation: how long a request may "
-              "still be on its way after its lease ended");
+              "is required for %s: how long a request may still be on its way after its lease "
+              "ended",
+              asks);
     if (rule->settle_ms >= 0)
         check_range(check, "settle_time", rule->settle_ms, 0, MS_OF_DAY);
 
     (void)snprintf(check->path, sizeof check->path, "steps[%zu].action", step);
-    check_operation(check, &rule->action, false);
+    check_operation(check, &rule->action, rule->settle_ms, false);
     if (rule->has_compensation) {
         (void)snprintf(check->path, sizeof check->path, "steps[%zu].compensation", step);
-        check_operation(check, &rule->compensation, true);
+        check_operation(check, &rule->compensation, rule->settle_ms, true);
     }
     check->path[0] = '\0';
 }
@@ -225,14 +278,32 @@ struct definition *definition_new(size_t steps)
     return definition;
 }
 
+struct operation_rule *definition_probe_new(void)
+{
+    struct operation_rule *probe = mem_calloc(1, sizeof *probe);
+    if (!probe)
+        return NULL;
+    *probe = (struct operation_rule){ .effect = EFFECT_IDEMPOTENT,
+                                      .lost_leases_max = DEFAULT_LOST_LEASES_MAX };
+    return probe;
+}
+
+static void rule_done(struct operation_rule *rule)
+{
+    if (rule->probe)
+        mem_free(rule->probe->handler);
+    mem_free(rule->probe);
+    mem_free(rule->handler);
+}
+
 struct definition *definition_free(struct definition *definition)
 {
     if (!definition)
         return NULL;
     for (size_t i = 0; definition->steps && i < definition->step_count; i++) {
         mem_free(definition->steps[i].name);
-        mem_free(definition->steps[i].action.handler);
-        mem_free(definition->steps[i].compensation.handler);
+        rule_done(&definition->steps[i].action);
+        rule_done(&definition->steps[i].compensation);
     }
     mem_free(definition->steps);
     mem_free(definition->namespace_);

@@ -15,6 +15,7 @@ enum {
     DEFAULT_RETRY_CAP_MS = 60 * 1000,
     DEFAULT_LEASE_MS = 30 * 1000,
     DEFAULT_ATTEMPT_TIMEOUT_MS = 5 * 60 * 1000,
+    DEFAULT_LOST_LEASES_MAX = 3,
 };
 
 struct retry {
@@ -22,6 +23,8 @@ struct retry {
     uint32_t max_attempts; /* 0: the time budget alone decides */
 };
 
+/* An action, a compensation, or the probe of one. A probe has no effect (IDEMPOTENT), no probe of
+ * its own, and follows the policies of what it probes. */
 struct operation_rule {
     char *handler;      /* owned by the definition, as all strings here */
     enum effect effect; /* EFFECT_COUNT: not given, which definition_check refuses */
@@ -30,6 +33,10 @@ struct operation_rule {
     int64_t start_timeout_ms; /* 0: none */
     enum on_unknown on_unknown;
     enum on_exhausted on_exhausted;
+    int64_t window_ms;            /* how long the other side remembers the key; 0: for ever */
+    int32_t lost_leases_max;      /* WORKER_KILLER */
+    bool fresh_key;               /* a settled NOT_DONE makes the next generation of the key */
+    struct operation_rule *probe; /* owned; NULL: none */
 };
 
 struct step_rule {
@@ -38,7 +45,7 @@ struct step_rule {
     bool has_compensation; /* false: the definition says that there is nothing to take back */
     struct operation_rule compensation;
     bool guarded;
-    int64_t settle_ms; /* -1: not given (a guarded step, or one without compensation) */
+    int64_t settle_ms; /* -1: not given, where nothing asks for it */
 };
 
 struct definition {
@@ -54,13 +61,13 @@ struct definition {
 typedef void definition_fault_fn(void *ctx, const char *field, const char *description);
 
 /* Checks every rule of the design and calls on_fault for each one broken (field path, rule and
- * value). Returns the number of faults: 0, it may be registered. What is not built yet (PROBED,
- * ACCEPT, CONTINUE) is refused by name. */
+ * value). Returns the number of faults: 0, it may be registered. */
 size_t definition_check(const struct definition *definition, definition_fault_fn *on_fault,
                         void *ctx);
 
 /* -1 when there is no such step. */
 int definition_step_find(const struct definition *definition, const char *name);
+/* operation: ACTION or COMPENSATION; its probe hangs on it. */
 static inline const struct operation_rule *definition_rule(const struct definition *definition,
                                                            size_t step, enum operation operation)
 {
@@ -70,6 +77,8 @@ static inline const struct operation_rule *definition_rule(const struct definiti
 /* An owned, all-zero definition with room for `steps`; NULL when memory is out. Strings are
  * mem_strdup'ed in by whoever fills it (wire/definition_codec.h, tests). */
 MUST_USE struct definition *definition_new(size_t steps);
+/* Fills in the rule of a probe, but for its handler, retry and times; NULL when memory is out. */
+MUST_USE struct operation_rule *definition_probe_new(void);
 struct definition *definition_free(struct definition *definition);
 static inline void definition_free_p(struct definition **definition)
 {

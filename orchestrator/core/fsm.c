@@ -36,6 +36,11 @@ static const struct saga_transition transitions[] = {
     { RUNNING, IN_WORKER_KILLER,        PARKED_RUNNING,      "each worker that takes it is lost" },
     { RUNNING, IN_LIMIT_REACHED,        PARKED_RUNNING,      "the journal is full, or the outputs are too large for a task" },
     { RUNNING, IN_RETRY,                RUNNING,             "an operator ended the back-off" },
+    { RUNNING, IN_ACCEPTED,             RUNNING,
+      "unknown and not repeatable, on_unknown ACCEPT: the step stays unconfirmed" },
+    { RUNNING, IN_CONTINUED,            RUNNING,
+      "budget or start time-out over, on_exhausted CONTINUE: the step is left out" },
+    { RUNNING, IN_SUSPENDED,            PARKED_RUNNING,      "a person stopped it" },
 
     { COMPENSATING, IN_STEP_DONE,              COMPENSATING,
       "an action in flight took effect: it is taken back, too" },
@@ -56,6 +61,7 @@ static const struct saga_transition transitions[] = {
     { COMPENSATING, IN_LIMIT_REACHED,          PARKED_COMPENSATING, "the journal is full" },
     { COMPENSATING, IN_RETRY,                  COMPENSATING,
       "an operator ended the back-off" },
+    { COMPENSATING, IN_SUSPENDED,              PARKED_COMPENSATING, "a person stopped it" },
 
     { PARKED_RUNNING, IN_STEP_DONE,      PARKED_RUNNING,      "a live lease ended well: recorded" },
     { PARKED_RUNNING, IN_REFUSED,        PARKED_COMPENSATING,
@@ -68,6 +74,7 @@ static const struct saga_transition transitions[] = {
     { PARKED_RUNNING, IN_RETRY,          RUNNING,             "an operator: again" },
     { PARKED_RUNNING, IN_SETTLED,        RUNNING,
       "the unknown it was parked for is settled" },
+    { PARKED_RUNNING, IN_RESUMED,        RUNNING,             "a person lets it go on" },
     { PARKED_RUNNING, IN_ABANDONED,      ABANDONED,           "a person: nothing more is done" },
 
     { PARKED_COMPENSATING, IN_STEP_DONE,           PARKED_COMPENSATING,
@@ -83,6 +90,7 @@ static const struct saga_transition transitions[] = {
     { PARKED_COMPENSATING, IN_RETRY,               COMPENSATING,        "an operator: again" },
     { PARKED_COMPENSATING, IN_SETTLED,             COMPENSATING,
       "the unknown it was parked for is settled" },
+    { PARKED_COMPENSATING, IN_RESUMED,             COMPENSATING,        "a person lets it go on" },
     { PARKED_COMPENSATING, IN_SKIPPED,             COMPENSATING,
       "a person: without this compensation" },
     { PARKED_COMPENSATING, IN_ABANDONED,           ABANDONED,
@@ -112,21 +120,22 @@ static const struct verb_rule verbs[] = {
       "ends a back-off, with a fresh budget; LEASE_LIVE while a worker holds a "
       "step, RETRY_NOT_ALLOWED in settle time or if it only waits for a worker", NULL },
     { VERB_RETRY, PARKED_RUNNING,
-      "goes on forward, with a fresh budget (turns back if the deadline is over);"
-      " OUTCOME_UNKNOWN if a repeat is not safe, LEASE_LIVE while a worker holds "
-      "the step, RETRY_NOT_ALLOWED for FOREIGN_EFFECT, LATE_EFFECT and "
-      "LIMIT_REACHED", NULL },
+      "goes on forward, with a fresh budget (turns back if the deadline is over); asks the probe "
+      "again where an unknown outcome has one; OUTCOME_UNKNOWN if a repeat is not safe, LEASE_LIVE "
+      "while a worker holds the step, RETRY_NOT_ALLOWED for FOREIGN_EFFECT, LATE_EFFECT, "
+      "LIMIT_REACHED and SUSPENDED", NULL },
     { VERB_RETRY, PARKED_COMPENSATING,
-      "goes on taking back, with a fresh budget; OUTCOME_UNKNOWN if a repeat is "
-      "not safe, LEASE_LIVE while a worker holds the step, RETRY_NOT_ALLOWED for "
-      "FOREIGN_EFFECT, LATE_EFFECT and LIMIT_REACHED", NULL },
+      "goes on taking back, with a fresh budget; asks the probe again where an unknown outcome has "
+      "one; OUTCOME_UNKNOWN if a repeat is not safe, LEASE_LIVE while a worker holds the step, "
+      "RETRY_NOT_ALLOWED for FOREIGN_EFFECT, LATE_EFFECT, LIMIT_REACHED and SUSPENDED", NULL },
     { VERB_RETRY, SUCCEEDED,           "refused: the end is final", "RETRY_NOT_ALLOWED" },
     { VERB_RETRY, COMPENSATED,         "refused: the end is final", "RETRY_NOT_ALLOWED" },
     { VERB_RETRY, ABANDONED,           "refused: the end is final", "RETRY_NOT_ALLOWED" },
 
     { VERB_RESOLVE, RUNNING,
-      "settles an unknown attempt: done with its output, or to be granted again; LEASE_LIVE while "
-      "a worker holds it, NOTHING_TO_RESOLVE if its outcome is known", NULL },
+      "settles an unknown attempt: done with its output, or to be granted again; of a step that it "
+      "went on without, what is recorded; LEASE_LIVE while a worker holds it, NOTHING_TO_RESOLVE if "
+      "its outcome is known", NULL },
     { VERB_RESOLVE, COMPENSATING,
       "settles an unknown attempt: an action that did not happen needs no compensation; LEASE_LIVE "
       "and NOTHING_TO_RESOLVE as in RUNNING", NULL },
@@ -136,9 +145,15 @@ static const struct verb_rule verbs[] = {
     { VERB_RESOLVE, PARKED_COMPENSATING,
       "settles an unknown, a foreign or a late effect, and goes on taking back if it is parked for "
       "that; LEASE_LIVE and NOTHING_TO_RESOLVE as in RUNNING", NULL },
-    { VERB_RESOLVE, SUCCEEDED,   "refused: the end is final", "RESOLVE_NOT_ALLOWED" },
-    { VERB_RESOLVE, COMPENSATED, "refused: the end is final", "RESOLVE_NOT_ALLOWED" },
-    { VERB_RESOLVE, ABANDONED,   "refused: the end is final", "RESOLVE_NOT_ALLOWED" },
+    { VERB_RESOLVE, SUCCEEDED,
+      "records what is in doubt, and clears `doubt`; the end stays; NOTHING_TO_RESOLVE if nothing is",
+      NULL },
+    { VERB_RESOLVE, COMPENSATED,
+      "records what is in doubt, and clears `doubt`; the end stays; NOTHING_TO_RESOLVE if nothing is",
+      NULL },
+    { VERB_RESOLVE, ABANDONED,
+      "records what is in doubt, and clears `doubt`; the end stays; NOTHING_TO_RESOLVE if nothing is",
+      NULL },
 
     { VERB_SKIP, RUNNING,
       "refused: there is no compensation to skip; cancel it first", "SKIP_NOT_ALLOWED" },
@@ -165,6 +180,30 @@ static const struct verb_rule verbs[] = {
     { VERB_ABANDON, SUCCEEDED,   "refused: the end is final", "ABANDON_NOT_ALLOWED" },
     { VERB_ABANDON, COMPENSATED, "refused: the end is final", "ABANDON_NOT_ALLOWED" },
     { VERB_ABANDON, ABANDONED,   "nothing: it is abandoned already", NULL },
+
+    { VERB_SUSPEND, RUNNING,
+      "grants nothing more; a live lease may end, and its report is recorded", NULL },
+    { VERB_SUSPEND, COMPENSATING,
+      "grants nothing more; a live lease may end, and its report is recorded", NULL },
+    { VERB_SUSPEND, PARKED_RUNNING,
+      "nothing if it is SUSPENDED; SUSPEND_NOT_ALLOWED if it is parked for another reason", NULL },
+    { VERB_SUSPEND, PARKED_COMPENSATING,
+      "nothing if it is SUSPENDED; SUSPEND_NOT_ALLOWED if it is parked for another reason", NULL },
+    { VERB_SUSPEND, SUCCEEDED,   "refused: the end is final", "SUSPEND_NOT_ALLOWED" },
+    { VERB_SUSPEND, COMPENSATED, "refused: the end is final", "SUSPEND_NOT_ALLOWED" },
+    { VERB_SUSPEND, ABANDONED,   "refused: the end is final", "SUSPEND_NOT_ALLOWED" },
+
+    { VERB_RESUME, RUNNING,      "nothing: it goes on already", NULL },
+    { VERB_RESUME, COMPENSATING, "nothing: it goes on already", NULL },
+    { VERB_RESUME, PARKED_RUNNING,
+      "goes on as its journal then says (turns back if the deadline is over); RESUME_NOT_ALLOWED if "
+      "it is parked for another reason than SUSPENDED", NULL },
+    { VERB_RESUME, PARKED_COMPENSATING,
+      "goes on taking back, as its journal then says; RESUME_NOT_ALLOWED if it is parked for another "
+      "reason than SUSPENDED", NULL },
+    { VERB_RESUME, SUCCEEDED,   "refused: the end is final", "RESUME_NOT_ALLOWED" },
+    { VERB_RESUME, COMPENSATED, "refused: the end is final", "RESUME_NOT_ALLOWED" },
+    { VERB_RESUME, ABANDONED,   "refused: the end is final", "RESUME_NOT_ALLOWED" },
 
     { VERB_REPORT, RUNNING,
       "a live lease: recorded, and what follows; a lost one: settles its unknown,"
@@ -210,12 +249,17 @@ static const char *const input_names[] = {
     [IN_SETTLED] = "SETTLED",
     [IN_SKIPPED] = "SKIPPED",
     [IN_ABANDONED] = "ABANDONED",
+    [IN_ACCEPTED] = "ACCEPTED",
+    [IN_CONTINUED] = "CONTINUED",
+    [IN_SUSPENDED] = "SUSPENDED",
+    [IN_RESUMED] = "RESUMED",
 };
 _Static_assert(ARRAY_LEN(input_names) == IN_COUNT, "a name for each input");
 
 static const char *const verb_names[] = {
     [VERB_CANCEL] = "cancel", [VERB_RETRY] = "retry",     [VERB_RESOLVE] = "resolve",
-    [VERB_SKIP] = "skip",     [VERB_ABANDON] = "abandon", [VERB_REPORT] = "report",
+    [VERB_SKIP] = "skip",     [VERB_ABANDON] = "abandon", [VERB_SUSPEND] = "suspend",
+    [VERB_RESUME] = "resume", [VERB_REPORT] = "report",
 };
 _Static_assert(ARRAY_LEN(verb_names) == VERB_COUNT, "a name for each verb");
 

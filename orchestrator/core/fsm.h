@@ -30,6 +30,10 @@ enum saga_input {
     IN_SETTLED,                /* a late report or a person settled what it was parked for */
     IN_SKIPPED,                /* a person: without this compensation */
     IN_ABANDONED,              /* a person: nothing more */
+    IN_ACCEPTED,               /* unknown and not repeatable: goes on, the step unconfirmed */
+    IN_CONTINUED,              /* a spent budget: goes on without the step */
+    IN_SUSPENDED,              /* a person: nothing more for now */
+    IN_RESUMED,                /* a person: go on */
     IN_COUNT
 };
 
@@ -54,6 +58,8 @@ enum verb {
     VERB_RESOLVE,
     VERB_SKIP,
     VERB_ABANDON,
+    VERB_SUSPEND,
+    VERB_RESUME,
     VERB_REPORT,
     VERB_COUNT
 };

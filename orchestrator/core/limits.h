@@ -28,7 +28,8 @@ enum {
     LIMIT_BATCH_EVENTS = 512,  /* one transaction of the engine */
     LIMIT_REPORTS = 512,       /* one Report message */
     LIMIT_BATCH_STARTS = 1000, /* one BatchStartSagas */
-    WORKER_KILLER_LOSSES = 3,  /* leases of one operation lost in a row */
+    LIMIT_LOST_LEASES = 1000,  /* lost_leases_max */
+    ATTEMPT_LEAST_MS = 100,    /* the shortest attempt_timeout; a window with less left is over */
 };
 
 #endif

@@ -11,34 +11,54 @@ static bool attempts_equal(const struct attempts *a, const struct attempts *b)
            a->budget_seq == b->budget_seq && a->backoff_seq == b->backoff_seq &&
            a->unknown_seq == b->unknown_seq && a->lost_seq == b->lost_seq &&
            a->late_seq == b->late_seq && a->done_seq == b->done_seq && a->done == b->done &&
-           a->rejected == b->rejected && a->foreign == b->foreign;
+           a->rejected == b->rejected && a->foreign == b->foreign &&
+           a->window_seq == b->window_seq && a->not_done_seq == b->not_done_seq &&
+           a->generation == b->generation && a->probing == b->probing &&
+           a->given_up == b->given_up && a->passed == b->passed && a->doubt == b->doubt;
+}
+
+static bool steps_equal(const struct step_summary *a, const struct step_summary *b)
+{
+    return attempts_equal(&a->of[0], &b->of[0]) && attempts_equal(&a->of[1], &b->of[1]);
 }
 
 static bool summaries_equal(const struct saga *a, const struct saga *b)
 {
     for (size_t i = 0; i < a->definition->step_count; i++)
-        if (!attempts_equal(&a->steps[i].of[0], &b->steps[i].of[0]) ||
-            !attempts_equal(&a->steps[i].of[1], &b->steps[i].of[1]))
+        if (!steps_equal(&a->steps[i], &b->steps[i]) ||
+            (a->probes && !steps_equal(&a->probes[i], &b->probes[i])))
             return false;
     return a->bytes == b->bytes && a->output_bytes == b->output_bytes &&
            a->open_count == b->open_count && a->last_lease_seq == b->last_lease_seq &&
            a->last_fence == b->last_fence && a->turned_back_seq == b->turned_back_seq &&
            a->park_seq == b->park_seq && a->retry_seq == b->retry_seq &&
-           a->moved_seq == b->moved_seq && a->deadline_parked == b->deadline_parked;
+           a->moved_seq == b->moved_seq && a->resumed_seq == b->resumed_seq &&
+           a->deadline_parked == b->deadline_parked;
 }
 
-/* Folds all entries, then the end that follows from them. */
-static int fold(struct saga *saga, struct err *err)
+/* The end is the row's to say: what ended the last lease may not have known that it was. */
+static int fold_end(struct saga *saga, struct err *err)
 {
-    for (size_t i = 0; i < saga->count; i++) {
-        int rc = saga_apply_entry(saga, (int64_t)i + 1, err);
-        if (rc)
-            return rc;
-    }
-    /* The end is the row's to say: what ended the last lease may not have known that it was. */
     enum saga_input end;
     bool ended = saga_state_is_terminal(saga->row.state) && !saga_state_is_terminal(saga->at.state);
     return ended && saga_end_input(saga, &end) ? saga_move(saga, end, err) : 0;
+}
+
+/* Folds all entries, and the end that follows from them: only what a person says may come after it.
+ */
+static int fold(struct saga *saga, struct err *err)
+{
+    size_t tail = saga->count;
+    while (tail > 0 && saga->slots[tail - 1]->entry.kind == ENTRY_RESOLVE)
+        tail--;
+    for (size_t i = 0; i < saga->count; i++) {
+        int rc = i >= tail ? fold_end(saga, err) : 0;
+        if (!rc)
+            rc = saga_apply_entry(saga, (int64_t)i + 1, err);
+        if (rc)
+            return rc;
+    }
+    return fold_end(saga, err);
 }
 
 static int wrong(const struct saga *saga, struct err *err, const char *what)
@@ -113,14 +133,17 @@ int saga_check(const struct saga *saga, struct err *err)
                           .count = saga->count,
                           .at = { SAGA_RUNNING, SAGA_RUNNING, PARK_NONE, -1, false } };
     again.steps = mem_calloc(saga->definition->step_count, sizeof *again.steps);
-    if (!again.steps)
+    if (!again.steps || saga_probes_alloc(&again)) {
+        mem_free(again.steps);
         return err_set(err, ERR_NOMEM, "saga: memory is out");
+    }
     rc = fold(&again, err);
     if (!rc && (!summaries_equal(saga, &again) || again.at.state != saga->at.state ||
                 again.at.phase != saga->at.phase || again.at.reason != saga->at.reason ||
                 again.at.park_step != saga->at.park_step))
         rc = wrong(saga, err, "the copy differs from its journal");
     mem_free(again.steps);
+    mem_free(again.probes);
     return rc;
 }
 

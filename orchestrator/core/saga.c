@@ -4,6 +4,17 @@
 
 #include <inttypes.h>
 
+int saga_probes_alloc(struct saga *saga)
+{
+    const struct definition *definition = saga->definition;
+    for (size_t i = 0; i < definition->step_count; i++)
+        if (definition->steps[i].action.probe || definition->steps[i].compensation.probe) {
+            saga->probes = mem_calloc(definition->step_count, sizeof *saga->probes);
+            return saga->probes ? 0 : -1;
+        }
+    return 0;
+}
+
 /* Everything but the row; NULL when memory is out. */
 static struct saga *saga_alloc(const struct definition *definition)
 {
@@ -12,7 +23,7 @@ static struct saga *saga_alloc(const struct definition *definition)
         return NULL;
     saga->definition = definition;
     saga->steps = mem_calloc(definition->step_count, sizeof *saga->steps);
-    if (!saga->steps)
+    if (!saga->steps || saga_probes_alloc(saga))
         return saga_free(saga);
     saga->at = (struct position){ .state = SAGA_RUNNING, .phase = SAGA_RUNNING, .park_step = -1 };
     return saga;
@@ -48,6 +59,7 @@ struct saga *saga_free(struct saga *saga)
     }
     mem_free(saga->slots);
     mem_free(saga->steps);
+    mem_free(saga->probes);
     saga_row_done(&saga->row);
     mem_free(saga);
     return NULL;
@@ -74,6 +86,17 @@ const struct journal_entry *saga_entry(const struct saga *saga, int64_t seq)
     return slot ? &slot->entry : NULL;
 }
 
+/* As the store's statement sets them. */
+static void lease_times(struct journal_entry *lease, const struct transition *transition,
+                        int64_t now_ms)
+{
+    lease->leased_at_ms = now_ms;
+    lease->attempt_until_ms = now_ms + transition->attempt_timeout_ms;
+    if (transition->send_before_ms)
+        lease->attempt_until_ms = smaller(lease->attempt_until_ms, transition->send_before_ms);
+    lease->lease_until_ms = smaller(now_ms + transition->lease_ms, lease->attempt_until_ms);
+}
+
 int saga_grant(struct saga *saga, const struct grantable *what, const char *worker, int64_t epoch,
                int64_t now_ms, struct transition *transition, struct err *err)
 {
@@ -90,17 +113,30 @@ int saga_grant(struct saga *saga, const struct grantable *what, const char *work
         .fence = fence_make(epoch > last_epoch ? epoch : last_epoch, (int64_t)saga->count + 1),
         .try_ = saga_attempts(saga, what->step, what->operation)->tries + 1,
         .worker = (char *)worker, /* borrowed: change_append copies */
-        .leased_at_ms = now_ms,
-        .attempt_until_ms = now_ms + rule->attempt_timeout_ms,
     };
-    lease.lease_until_ms = smaller(now_ms + rule->lease_ms, lease.attempt_until_ms);
-    struct change change = { .saga = saga, .transition = transition, .now_ms = now_ms, .err = err };
-    int rc = change_append(&change, &lease);
-    if (rc)
-        return rc;
     transition->lease_ms = rule->lease_ms;
     transition->attempt_timeout_ms = rule->attempt_timeout_ms;
-    return 0;
+    transition->send_before_ms = 0;
+    if (rule->window_ms && saga_attempts(saga, what->step, what->operation)->unsettled == 0)
+        transition->attempt_timeout_ms =
+            smaller(rule->attempt_timeout_ms,
+                    rule->window_ms - larger(saga->definition->steps[what->step].settle_ms, 0));
+    else if (rule->window_ms)
+        transition->send_before_ms = plan_send_before_ms(saga, what->step, what->operation);
+    lease_times(&lease, transition, now_ms);
+    struct change change = { .saga = saga, .transition = transition, .now_ms = now_ms, .err = err };
+    return change_append(&change, &lease);
+}
+
+const struct operation_rule *saga_lease_rule(const struct saga *saga, int64_t seq)
+{
+    const struct slot *slot = saga_slot(saga, seq);
+    const struct journal_entry *lease = &slot->entry;
+    if (lease->operation != OPERATION_PROBE)
+        return saga_rule(saga, (size_t)lease->step, lease->operation);
+    return saga_rule(saga, (size_t)lease->step,
+                     slot->of_undo ? OPERATION_COMPENSATION : OPERATION_ACTION)
+        ->probe;
 }
 
 bool saga_lease_is_open(const struct saga *saga, int64_t fence)
@@ -116,8 +152,8 @@ void saga_extended(struct saga *saga, int64_t seq, int64_t db_now_ms)
     if (!slot || slot->entry.kind != ENTRY_LEASE || slot->entry.outcome != OUTCOME_NONE)
         return;
     struct journal_entry *lease = &slot->entry;
-    const struct operation_rule *rule = saga_rule(saga, (size_t)lease->step, lease->operation);
-    int64_t until = smaller(db_now_ms + rule->lease_ms, lease->attempt_until_ms);
+    int64_t lease_ms = saga_lease_rule(saga, seq)->lease_ms;
+    int64_t until = smaller(db_now_ms + lease_ms, lease->attempt_until_ms);
     lease->lease_until_ms = larger(lease->lease_until_ms, until);
 }
 
@@ -134,9 +170,7 @@ void saga_committed(struct saga *saga, const struct transition *transition, int6
             entry->finished_at_ms = db_now_ms;
             continue;
         }
-        entry->leased_at_ms = db_now_ms;
-        entry->attempt_until_ms = db_now_ms + transition->attempt_timeout_ms;
-        entry->lease_until_ms = smaller(db_now_ms + transition->lease_ms, entry->attempt_until_ms);
+        lease_times(entry, transition, db_now_ms);
     }
     struct saga_row *row = &saga->row;
     bool first = row->started_at_ms == 0;
@@ -153,15 +187,35 @@ void saga_committed(struct saga *saga, const struct transition *transition, int6
 
 void saga_task_view(const struct saga *saga, int64_t seq, struct task_view *ret)
 {
-    const struct journal_entry *lease = saga_entry(saga, seq);
+    const struct slot *slot = saga_slot(saga, seq);
+    const struct journal_entry *lease = &slot->entry;
     size_t step = (size_t)lease->step;
+    enum operation about = lease->operation;
+    if (about == OPERATION_PROBE)
+        about = slot->of_undo ? OPERATION_COMPENSATION : OPERATION_ACTION;
+    const struct attempts *attempts = saga_attempts(saga, step, about);
     *ret = (struct task_view){
         .lease = lease,
         .step = &saga->definition->steps[step],
-        .rule = saga_rule(saga, step, lease->operation),
+        .rule = saga_lease_rule(saga, seq),
+        .about = about,
+        .generation = slot->generation,
     };
-    if (lease->operation == OPERATION_COMPENSATION)
+    if (lease->operation == OPERATION_PROBE)
+        ret->probed = saga_entry(saga, attempts->unknown_seq);
+    else
+        ret->send_before_ms = plan_send_before_ms(saga, step, about);
+    if (about == OPERATION_COMPENSATION)
         ret->action_done = saga_step_output(saga, step, &ret->action_output);
+}
+
+int32_t saga_key_generation(const struct saga *saga, size_t step, enum operation operation)
+{
+    if (operation == OPERATION_PROBE)
+        operation = saga_probed(saga, step);
+    return saga_rule(saga, step, operation)->fresh_key
+               ? saga_attempts(saga, step, operation)->generation
+               : 0;
 }
 
 size_t saga_task_bytes(const struct saga *saga)

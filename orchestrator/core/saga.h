@@ -40,10 +40,12 @@ struct transition {
     int64_t retry_in_ms;
     /* 2. Appends these entries, contiguous, the first at append_seq; refused (lost) as a whole if
      * that position is taken. The first grant of a lease gets leased_at = now(), attempt_until =
-     * now() + attempt_timeout_ms, lease_until = least(now() + lease_ms, attempt_until). */
+     * least(now() + attempt_timeout_ms, send_before_ms), lease_until = least(now() + lease_ms,
+     * attempt_until). */
     int64_t append_seq; /* 0: none */
     size_t append_count;
     int64_t lease_ms, attempt_timeout_ms; /* of the lease that this transition grants, if any */
+    int64_t send_before_ms; /* of that lease: attempt_until is no later; 0: no such time */
     /* 3. Changes the saga row (state, phase, park columns, doubt): from what it was to what
      * saga_row(saga) now says. Refused (lost) if the row is no longer in state_from/phase_from.
      * `phase_change`: it comes with an entry (form 2 of the design: lock the saga row, insert the
@@ -105,7 +107,7 @@ const struct journal_entry *saga_entry(const struct saga *saga, int64_t seq);
 
 struct report {
     int64_t fence;
-    enum outcome outcome; /* DONE .. UNKNOWN */
+    enum outcome outcome; /* DONE .. UNKNOWN; of a probe NOT_DONE and STILL_UNKNOWN, too */
     struct bytes output;  /* borrowed */
     bool ours;
     const char *error_code, *error_message; /* borrowed; may be NULL */
@@ -163,12 +165,24 @@ MUST_USE int saga_on_abandon(struct saga *saga, const char *actor, const char *r
                              int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
                              struct err *err);
 
+/* Nothing is granted until saga_on_resume; ACCEPTED; NOTHING if it is suspended; ERR_PRECONDITION
+ * with reason SUSPEND_NOT_ALLOWED. */
+MUST_USE int saga_on_suspend(struct saga *saga, const char *actor, const char *reason,
+                             int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
+                             struct err *err);
+/* Goes on as its journal then says. ACCEPTED; NOTHING if it is not parked; ERR_PRECONDITION with
+ * reason RESUME_NOT_ALLOWED. */
+MUST_USE int saga_on_resume(struct saga *saga, const char *actor, const char *reason,
+                            int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
+                            struct err *err);
+
 /* What could be granted now, in the order of urgency. Nothing is granted to a saga whose deadline,
  * start time-out, budget or journal limit is over: saga_on_time then says what follows. */
 struct grantable {
     uint16_t step;
     enum operation operation;
-    int64_t since_ms; /* grantable since */
+    int64_t since_ms;                  /* grantable since */
+    const struct operation_rule *rule; /* PROBE: the probe's */
 };
 /* Fills ret and returns how many (0 or 1 while steps are a sequence). Also right between an event
  * and its commit: so a finish and the next grant travel in one transaction. */
@@ -206,12 +220,21 @@ struct task_view {
     const struct journal_entry *lease;
     const struct step_rule *step;
     const struct operation_rule *rule;
-    bool action_done; /* compensation: DONE with output, else maybe */
+    enum operation about;               /* PROBE: what it asks about; else the lease's own */
+    int32_t generation;                 /* of the idempotency key of `about`; 0: the first */
+    int64_t send_before_ms;             /* 0: no such time, or a probe */
+    const struct journal_entry *probed; /* PROBE: the last attempt that ended unknown; else NULL */
+    bool action_done;                   /* about a compensation: DONE with output, else maybe */
     struct bytes action_output;
 };
 void saga_task_view(const struct saga *saga, int64_t seq, struct task_view *ret);
 /* Payload bytes of a task of this saga: its input and the outputs so far. */
 size_t saga_task_bytes(const struct saga *saga);
+/* The rule that a lease was granted by. seq is that of a lease. */
+const struct operation_rule *saga_lease_rule(const struct saga *saga, int64_t seq);
+/* Generation of the idempotency key that the operation's next attempt, or the probe of its last
+ * one, is told. */
+int32_t saga_key_generation(const struct saga *saga, size_t step, enum operation operation);
 /* Output of a step whose action is done; false otherwise. */
 bool saga_step_output(const struct saga *saga, size_t step, struct bytes *ret);
 

@@ -7,7 +7,7 @@
  *   apply.c          one entry -> the summaries and the position; the only writer of both
  *   plan.c           queries: what is next, not before when, what stops it
  *   change.c         builds a transition: facts, applied as if committed
- *   saga_report.c    saga_late.c    saga_time.c    saga_operator.c    decide */
+ *   saga_report.c  saga_late.c  saga_probe.c  saga_time.c  saga_operator.c    decide */
 #ifndef CORE_SAGA_INTERNAL_H
 #define CORE_SAGA_INTERNAL_H
 
@@ -27,10 +27,17 @@ struct attempts {
     int64_t backoff_seq;  /* the lease whose retry_at must pass first */
     int64_t unknown_seq;  /* last lease that ended UNKNOWN, EXPIRED or STREAM_LOST */
     int64_t lost_seq;     /* last lease that ended STREAM_LOST: its worker may still run */
-    int64_t late_seq;     /* last LATE_REPORT that told of an unsettled effect */
-    int64_t done_seq;     /* the entry that holds the output: LEASE or LATE_REPORT */
+    int64_t late_seq;     /* last LATE_REPORT that told of an effect which may not have arrived */
+    int64_t done_seq;     /* the entry that holds the output: LEASE, LATE_REPORT or RESOLVE */
+    int64_t window_seq;   /* first lease since nothing was unsettled: the window counts from it */
+    int64_t not_done_seq; /* last RESOLVE that said NOT_DONE */
+    int32_t generation;   /* how many said so: of the idempotency key */
     bool done, rejected;
-    bool foreign; /* the effect exists, but not by us: neither done nor maybe */
+    bool foreign;  /* the effect exists, but not by us: neither done nor maybe */
+    bool probing;  /* IDEMPOTENT, and not repeated any more: the probe decides */
+    bool given_up; /* nor does the probe: what on_unknown says was done */
+    bool passed;   /* the saga went on without it: unconfirmed, or left out */
+    bool doubt;    /* unconfirmed, skipped or contradicted: somebody has yet to look */
 };
 
 struct step_summary {
@@ -47,8 +54,10 @@ struct position {
 
 struct slot {
     struct journal_entry entry;
-    int64_t late_seq;  /* the LATE_REPORT about this lease; 0: none */
-    bool late_settled; /* which was accepted as its resolution */
+    int64_t late_seq;   /* the LATE_REPORT about this lease; 0: none */
+    bool late_settled;  /* which was accepted as its resolution */
+    bool of_undo;       /* LEASE of a PROBE: it asks about the compensation */
+    int32_t generation; /* LEASE: of the idempotency key that it is told, or asks about */
 };
 
 struct saga {
@@ -66,22 +75,40 @@ struct saga {
     int64_t park_seq;        /* last PARK entry */
     int64_t retry_seq;       /* last RETRY entry */
     int64_t moved_seq;       /* last decision that let something go on */
+    int64_t resumed_seq;     /* last RESUME after SUSPENDED */
     bool deadline_parked;    /* which it does only once */
     struct step_summary *steps;
+    /* The probes of each step's action and compensation: tries, budget and back-off alone. What a
+     * probe found out is told by the RESOLVE entry that follows from its answer, never by the
+     * answer: a stale copy may record that, too. NULL: the definition has no probe. */
+    struct step_summary *probes;
 };
 
+/* What a probe of this step asks about now. Nothing asks about an action any more once its
+ * compensation was granted: from there on it counts as maybe. */
+static inline enum operation saga_probed(const struct saga *saga, size_t step)
+{
+    return saga->steps[step].of[OPERATION_COMPENSATION].last_seq ? OPERATION_COMPENSATION
+                                                                 : OPERATION_ACTION;
+}
+/* PROBE: of what is probed now; there must be one. */
 static inline struct attempts *saga_attempts(const struct saga *saga, size_t step,
                                              enum operation operation)
 {
+    if (operation == OPERATION_PROBE)
+        return &saga->probes[step].of[saga_probed(saga, step) == OPERATION_COMPENSATION];
     return &saga->steps[step].of[operation == OPERATION_COMPENSATION];
 }
 static inline struct slot *saga_slot(const struct saga *saga, int64_t seq)
 {
     return seq >= 1 && (size_t)seq <= saga->count ? saga->slots[seq - 1] : NULL;
 }
+/* PROBE: of what is probed now; it is there wherever a probe was or may be granted. */
 static inline const struct operation_rule *saga_rule(const struct saga *saga, size_t step,
                                                      enum operation operation)
 {
+    if (operation == OPERATION_PROBE)
+        return definition_rule(saga->definition, step, saga_probed(saga, step))->probe;
     return definition_rule(saga->definition, step, operation);
 }
 
@@ -94,6 +121,9 @@ static inline int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* saga.c: room for the probes' summaries, where there are probes; -1: memory. */
+MUST_USE int saga_probes_alloc(struct saga *saga);
+
 /* apply.c */
 
 /* Folds the entry at seq into the copy: an entry that is new, or a lease that has got its outcome.
@@ -101,8 +131,8 @@ static inline int64_t smaller(int64_t a, int64_t b)
 MUST_USE int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err);
 /* Takes the row of the transition table; ERR_INTERNAL if there is none. */
 MUST_USE int saga_move(struct saga *saga, enum saga_input input, struct err *err);
-/* The input that a decision entry stands for; false: it moves nothing (LEASE, LATE_REPORT,
- * RESOLVE). */
+/* The input that a decision entry stands for; false: it moves nothing (LEASE, LATE_REPORT, RESOLVE,
+ * PROBE, MAYBE). */
 bool entry_input(const struct journal_entry *entry, enum saga_input *ret);
 /* Is everything done, or taken back? Then the input that ends it. */
 bool saga_end_input(const struct saga *saga, enum saga_input *ret);
@@ -117,7 +147,7 @@ bool saga_late_resolves(const struct saga *saga, const struct journal_entry *lea
 
 /* plan.c */
 
-/* The first step that is not done; -1: all are. */
+/* The first step that is neither done nor passed; -1: all are. */
 int plan_forward(const struct saga *saga);
 /* The last step that is to be taken back; -1: none. */
 int plan_backward(const struct saga *saga);
@@ -134,6 +164,18 @@ int64_t plan_open_lease(const struct saga *saga);
 int64_t plan_backoff_until_ms(const struct saga *saga, size_t step, enum operation operation);
 /* A compensation waits for this: requests that may still be on their way. */
 int64_t plan_settle_until_ms(const struct saga *saga, size_t step);
+/* From then on no request of its unsettled attempts can be on its way; 0: none was unknown. */
+int64_t plan_settled_at_ms(const struct saga *saga, size_t step, enum operation operation);
+/* Nothing may be sent with the idempotency key from then on; 0: no window, or none has begun. */
+int64_t plan_send_before_ms(const struct saga *saga, size_t step, enum operation operation);
+/* Repeating is safe by its class, and nothing has said otherwise since. */
+bool plan_is_repeatable(const struct saga *saga, size_t step, enum operation operation);
+/* Does its probe have the word: unsettled, and not to be repeated? */
+bool plan_is_probed(const struct saga *saga, size_t step, enum operation operation);
+/* Time for which the saga was SUSPENDED since that position; counts for no budget. */
+int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq);
+/* The deadline, without that time; 0: none. */
+int64_t plan_deadline_ms(const struct saga *saga);
 /* Not grantable before; 0: no such wait. */
 int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation operation);
 int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation operation);
@@ -141,7 +183,14 @@ bool plan_deadline_is_due(const struct saga *saga, int64_t now_ms);
 bool plan_limit_reached(const struct saga *saga);
 /* Would the request of a further action be over the limit of a task? */
 bool plan_task_is_too_large(const struct saga *saga);
-enum stop { STOP_NONE, STOP_LIMIT, STOP_TASK_LIMIT, STOP_SPENT, STOP_START_TIMEOUT };
+enum stop {
+    STOP_NONE,
+    STOP_LIMIT,
+    STOP_TASK_LIMIT,
+    STOP_SPENT,
+    STOP_WINDOW,
+    STOP_START_TIMEOUT,
+};
 /* What ends the wait of an operation that is not leased, and when; STOP_NONE: INT64_MAX. */
 enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
                     int64_t *ret_at_ms);
@@ -185,10 +234,28 @@ MUST_USE int change_deadline(struct change *change);
 /* The end if it has come; then brings the row and the transition in line. Always the last step. */
 MUST_USE int change_close(struct change *change);
 
+/* saga_probe.c */
+
+/* An outcome that is unknown and not repeated: the probe, or what on_unknown says. why: as which
+ * reason a saga parks for it. */
+MUST_USE int decide_unknown(struct change *change, int step, enum operation operation,
+                            enum park_reason why, const char *code, const char *message);
+/* The probe found nothing in its time either. */
+MUST_USE int decide_given_up(struct change *change, int step, const char *code,
+                             const char *message);
+/* Does this answer settle what it asks about? lease: the probe's. */
+bool saga_probe_settles(const struct saga *saga, const struct journal_entry *lease,
+                        enum operation probed, enum outcome outcome);
+/* An answer that does. about: the entry that holds it. */
+MUST_USE int decide_probe_answer(struct change *change, int64_t about, int step,
+                                 enum operation probed, enum outcome outcome);
+/* What follows from a RESOLVE: the step is done or granted again, and a saga that stands for it
+ * goes on. */
+MUST_USE int decide_settled(struct change *change, int step, enum operation operation, bool done);
+
 /* saga_report.c */
 
-/* An unknown outcome that neither a repeat may settle; a spent budget without one. */
-MUST_USE int decide_unknown(struct change *change, int step, const char *code, const char *message);
+/* A spent budget, and nothing can have happened. */
 MUST_USE int decide_exhausted(struct change *change, int step, enum cause cause, const char *code,
                               const char *message);
 /* Ends an open lease and decides what follows from it. */

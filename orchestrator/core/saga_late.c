@@ -8,20 +8,23 @@ static bool reports_effect(enum outcome outcome)
     return outcome_is_success(outcome) || outcome == OUTCOME_UNKNOWN;
 }
 
-/* Is it parked as OUTCOME_UNKNOWN because of this operation? */
+/* Is it parked because the outcome of this operation is unknown? */
 static bool is_parked_for(const struct saga *saga, int step, enum operation operation)
 {
     enum saga_state phase = operation == OPERATION_ACTION ? SAGA_RUNNING : SAGA_COMPENSATING;
-    return saga->at.state == SAGA_PARKED && saga->at.reason == PARK_OUTCOME_UNKNOWN &&
+    return saga->at.state == SAGA_PARKED &&
+           (saga->at.reason == PARK_OUTCOME_UNKNOWN ||
+            saga->at.reason == PARK_IDEMPOTENCY_WINDOW_OVER) &&
            saga->at.park_step == step && saga->at.phase == phase;
 }
 
-/* The attempt that a person said had happened. */
+/* The attempt that a person or a probe said had happened. */
 static bool is_resolved_as_done(const struct saga *saga, const struct journal_entry *lease)
 {
     const struct attempts *attempts = saga_attempts(saga, (size_t)lease->step, lease->operation);
     const struct slot *done = saga_slot(saga, attempts->done_seq);
-    return attempts->done && done->entry.kind == ENTRY_RESOLVE && attempts->last_seq == lease->seq;
+    return attempts->done && attempts->last_seq == lease->seq &&
+           (done->entry.kind == ENTRY_RESOLVE || done->entry.operation == OPERATION_PROBE);
 }
 
 /* Evidence of an effect that the record does not reckon with, and that nothing will take back or
@@ -34,9 +37,13 @@ static bool speaks_against(const struct saga *saga, const struct journal_entry *
         return false;
     size_t step = (size_t)lease->step;
     if (is_resolved_as_done(saga, lease))
-        return false; /* a person knew it before */
+        return false; /* it is known already */
     const struct step_rule *rule = &saga->definition->steps[step];
-    bool idempotent = saga_rule(saga, step, lease->operation)->effect == EFFECT_IDEMPOTENT;
+    const struct operation_rule *operation = saga_rule(saga, step, lease->operation);
+    bool idempotent = operation->effect == EFFECT_IDEMPOTENT;
+    if (operation->fresh_key && /* the next attempt had another key */
+        lease->seq < saga_attempts(saga, step, lease->operation)->not_done_seq)
+        idempotent = false;
     if (lease->operation == OPERATION_COMPENSATION)
         return !idempotent;
     if (saga_attempts(saga, step, OPERATION_COMPENSATION)->last_seq)
@@ -45,6 +52,8 @@ static bool speaks_against(const struct saga *saga, const struct journal_entry *
     if (saga->at.phase == SAGA_COMPENSATING && rule->has_compensation && !action->done &&
         action->unsettled == 0)
         return true; /* recorded as without effect: no compensation is planned */
+    if (action->passed && !action->done && action->unsettled == 0)
+        return true; /* it went on as without it */
     return !idempotent;
 }
 
@@ -65,6 +74,8 @@ static int late_settled(struct change *change, const struct journal_entry *lease
         if (rc)
             return rc;
     }
+    if (attempts->passed)
+        return 0; /* the saga went on without it: what it says is recorded */
     if (report->outcome == OUTCOME_REJECTED && operation == OPERATION_COMPENSATION) {
         if (saga->at.state == SAGA_COMPENSATING || parked_for)
             return change_park(change, PARK_COMPENSATION_FAILED, step, operation,
@@ -94,12 +105,41 @@ static int park_late_effect(struct change *change, const struct journal_entry *l
                        message);
 }
 
+/* A probe: what it found out counts as if it had come in time, while nobody asks anew. */
+static int late_probe(struct change *change, int64_t seq, const struct report *report,
+                      enum verdict *ret_verdict)
+{
+    const struct saga *saga = change->saga;
+    const struct slot *slot = saga_slot(saga, seq);
+    const struct journal_entry *lease = &slot->entry;
+    enum operation probed = slot->of_undo ? OPERATION_COMPENSATION : OPERATION_ACTION;
+    *ret_verdict = VERDICT_STALE;
+    if (saga->open_count || !saga_probe_settles(saga, lease, probed, report->outcome))
+        return 0;
+    struct journal_entry late = {
+        .kind = ENTRY_LATE_REPORT,
+        .step = lease->step,
+        .operation = OPERATION_PROBE,
+        .outcome = report->outcome,
+        .about = seq,
+    };
+    if (report->outcome == OUTCOME_DONE)
+        late.output = report->output;
+    int rc = change_append(change, &late);
+    if (rc)
+        return rc;
+    *ret_verdict = VERDICT_ACCEPTED;
+    return decide_probe_answer(change, (int64_t)saga->count, lease->step, probed, report->outcome);
+}
+
 /* The lease had been ended by us: EXPIRED, STREAM_LOST or RELEASED. */
 static int late_first(struct change *change, int64_t seq, const struct report *report,
                       enum verdict *ret_verdict)
 {
     const struct saga *saga = change->saga;
     const struct journal_entry *lease = &saga_slot(saga, seq)->entry;
+    if (lease->operation == OPERATION_PROBE)
+        return late_probe(change, seq, report, ret_verdict);
     const struct attempts *attempts = saga_attempts(saga, (size_t)lease->step, lease->operation);
     bool resolves = saga_late_resolves(saga, lease);
     bool settles = resolves && report->outcome != OUTCOME_UNKNOWN;
@@ -132,7 +172,7 @@ static int late_first(struct change *change, int64_t seq, const struct report *r
 }
 
 /* The end is final: the report is kept beside it. */
-static int late_after_end(struct change *change, const struct report *report)
+static int late_after_end(struct change *change, const struct report *report, bool effect)
 {
     struct saga *saga = change->saga;
     struct transition *transition = change->transition;
@@ -143,7 +183,7 @@ static int late_after_end(struct change *change, const struct report *report)
         .output = report->output,
         .error_code = report->error_code,
         .error_message = report->error_message,
-        .effect = reports_effect(report->outcome),
+        .effect = effect,
     };
     if (transition->late.effect && !saga->at.doubt) {
         saga->at.doubt = saga->row.doubt = true;
@@ -163,13 +203,17 @@ int decide_late(struct change *change, int64_t seq, const struct report *report,
         return 0;
     }
     if (late && late->entry.outcome == report->outcome) { /* as it was answered the first time */
-        if (slot->late_settled)
+        if (slot->late_settled || slot->entry.operation == OPERATION_PROBE)
             *ret_verdict = VERDICT_DUPLICATE;
         return 0;
     }
     if (saga_state_is_terminal(change->saga->at.state))
-        return late_after_end(change, report);
+        return late_after_end(change, report,
+                              slot->entry.operation != OPERATION_PROBE &&
+                                  reports_effect(report->outcome));
     /* The worker's own word stands; a lease has one late report at most. */
-    bool ended_by_us = slot->entry.outcome > OUTCOME_UNKNOWN;
+    bool ended_by_us = slot->entry.outcome == OUTCOME_EXPIRED ||
+                       slot->entry.outcome == OUTCOME_STREAM_LOST ||
+                       slot->entry.outcome == OUTCOME_RELEASED;
     return ended_by_us && !late ? late_first(change, seq, report, ret_verdict) : 0;
 }

@@ -1,4 +1,4 @@
-/* What a person asks for: cancel, retry, resolve, skip, abandon. */
+/* What a person asks for: cancel, retry, resolve, skip, abandon, suspend, resume. */
 #include "core/saga_internal.h"
 
 #include <inttypes.h>
@@ -67,6 +67,7 @@ static int check_parked(const struct saga *saga, struct err *err)
 {
     switch (saga->at.reason) {
     case PARK_OUTCOME_UNKNOWN: /* whether the operation may be repeated is asked next */
+    case PARK_IDEMPOTENCY_WINDOW_OVER:
     case PARK_RETRIES_EXHAUSTED:
     case PARK_COMPENSATION_FAILED:
     case PARK_DEADLINE_EXCEEDED:
@@ -84,10 +85,10 @@ static int check_parked(const struct saga *saga, struct err *err)
         return refuse(err,
                       "a late report speaks against what is recorded: a repeat would not clear "
                       "that up");
-    case PARK_NONE:
-    case PARK_IDEMPOTENCY_WINDOW_OVER:
-    case PARK_REJECTED_AFTER_PIVOT:
     case PARK_SUSPENDED:
+        return refuse(err, "a person stopped it: resume it");
+    case PARK_NONE:
+    case PARK_REJECTED_AFTER_PIVOT:
     case PARK_REASON_COUNT:
         break;
     }
@@ -98,16 +99,47 @@ static int check_waiting(const struct saga *saga, size_t step, enum operation op
                          int64_t now_ms, struct err *err)
 {
     const char *name = saga->definition->steps[step].name;
-    if (operation == OPERATION_COMPENSATION && plan_settle_until_ms(saga, step) > now_ms)
+    bool backs_off = plan_backoff_until_ms(saga, step, operation) > now_ms;
+    int64_t settled_ms = operation == OPERATION_COMPENSATION ? plan_settle_until_ms(saga, step) : 0;
+    if (!backs_off)
+        settled_ms = larger(settled_ms, plan_not_before_ms(saga, step, operation));
+    if (settled_ms > now_ms)
         return err_reason(err, ERR_PRECONDITION, "RETRY_NOT_ALLOWED",
-                          "the compensation of step \"%s\" waits until %" PRId64 " (Unix ms) for "
-                          "requests that may still be on their way",
-                          name, plan_settle_until_ms(saga, step));
-    if (plan_backoff_until_ms(saga, step, operation) > now_ms)
+                          "the %s of step \"%s\" waits until %" PRId64 " (Unix ms) for requests "
+                          "that may still be on their way",
+                          operation == OPERATION_COMPENSATION ? "compensation" : "action", name,
+                          settled_ms);
+    if (backs_off)
         return 0;
     return err_reason(err, ERR_PRECONDITION, "RETRY_NOT_ALLOWED",
                       "step \"%s\" is not in a back-off: it waits for a worker of handler \"%s\"",
                       name, saga_rule(saga, step, operation)->handler);
+}
+
+/* May an operation whose outcome is unknown be run again? Its window is over whatever was decided.
+ */
+static bool is_safe_to_repeat(const struct saga *saga, size_t step, enum operation operation,
+                              int64_t now_ms)
+{
+    if (saga_attempts(saga, step, operation)->unsettled == 0)
+        return true;
+    const struct operation_rule *rule = saga_rule(saga, step, operation);
+    return rule->effect == EFFECT_IDEMPOTENT &&
+           (!rule->window_ms ||
+            now_ms + ATTEMPT_LEAST_MS < plan_send_before_ms(saga, step, operation));
+}
+
+/* What a retry runs again: the probe where the operation itself may not be. */
+static bool retried(const struct saga *saga, int64_t now_ms, size_t *ret_step,
+                    enum operation *ret_operation)
+{
+    if (!plan_current(saga, ret_step, ret_operation))
+        return false;
+    if (*ret_operation != OPERATION_PROBE &&
+        !is_safe_to_repeat(saga, *ret_step, *ret_operation, now_ms) &&
+        saga_rule(saga, *ret_step, *ret_operation)->probe)
+        *ret_operation = OPERATION_PROBE;
+    return true;
 }
 
 /* step: -1 if the phase has nothing left to do. */
@@ -122,13 +154,14 @@ static int check_retry(const struct saga *saga, int step, enum operation operati
         return rc;
     if (step < 0)
         return parked ? 0 : refuse(err, "there is no step to try again");
-    if (saga_attempts(saga, (size_t)step, operation)->unsettled > 0 &&
-        saga_rule(saga, (size_t)step, operation)->effect != EFFECT_IDEMPOTENT)
+    if (!is_safe_to_repeat(saga, (size_t)step, operation, now_ms))
         return err_reason(err, ERR_PRECONDITION, "OUTCOME_UNKNOWN",
-                          "the %s of step \"%s\" may have taken effect, and it is not IDEMPOTENT: "
-                          "find out first",
+                          "the %s of step \"%s\" may have taken effect, and %s: find out first",
                           operation == OPERATION_ACTION ? "action" : "compensation",
-                          saga->definition->steps[step].name);
+                          saga->definition->steps[step].name,
+                          saga_rule(saga, (size_t)step, operation)->effect == EFFECT_IDEMPOTENT
+                              ? "its idempotency key may be forgotten"
+                              : "it is not IDEMPOTENT");
     if (plan_limit_reached(saga))
         return refuse(err, "its journal is full");
     if (operation == OPERATION_ACTION && plan_task_is_too_large(saga))
@@ -148,7 +181,7 @@ int saga_on_retry(struct saga *saga, const char *step, const char *actor, const 
         return rc;
     size_t current = 0;
     enum operation operation = OPERATION_ACTION;
-    bool any = plan_current(saga, &current, &operation);
+    bool any = retried(saga, now_ms, &current, &operation);
     if (step && (!any || definition_step_find(saga->definition, step) != (int)current))
         return err_reason(err, ERR_PRECONDITION, "RETRY_NOT_ALLOWED",
                           "the saga does not stand at step \"%.64s\" but at \"%s\"", step,
@@ -194,9 +227,12 @@ static int check_resolution(const struct saga *saga, const struct resolution *re
     const char *what = operation == OPERATION_ACTION ? "action" : "compensation";
     if (attempts->open_seq)
         return check_live(saga, err);
-    bool late = saga_is_parked_at(saga, PARK_LATE_EFFECT, step, operation);
-    bool open = attempts->unsettled > 0 || attempts->foreign;
-    if (!late && !open)
+    bool ended = saga_state_is_terminal(saga->at.state);
+    /* A doubt needs a word, whatever it changes: after the end none of it is anybody's but this. */
+    bool late = attempts->doubt || (ended && saga->at.doubt && attempts->last_seq);
+    bool open = !ended && (attempts->unsettled > 0 || attempts->foreign);
+    bool is_there = operation == OPERATION_ACTION || saga->definition->steps[step].has_compensation;
+    if (!is_there || (!late && !open))
         return err_reason(err, ERR_PRECONDITION, "NOTHING_TO_RESOLVE",
                           "what became of the %s of step \"%s\" is known", what, resolution->step);
     bool settles = saga_can_settle(saga, step, operation);
@@ -213,23 +249,6 @@ static int check_resolution(const struct saga *saga, const struct resolution *re
     return 0;
 }
 
-/* What the entry leads to: the step is done or granted again, and a saga that stands for it goes
- * on. */
-static int follow_resolution(struct change *change, int step, enum operation operation, bool done)
-{
-    const struct saga *saga = change->saga;
-    enum park_reason reason = saga->at.reason;
-    bool settled = done || reason == PARK_OUTCOME_UNKNOWN || reason == PARK_FOREIGN_EFFECT ||
-                   reason == PARK_LATE_EFFECT;
-    bool stands = reason && settled && saga_is_parked_at(saga, reason, step, operation);
-    int rc = done ? change_done(change, operation) : 0;
-    if (!rc && stands)
-        rc = change_resume(change, step, operation);
-    if (!rc)
-        rc = change_deadline(change);
-    return rc ? rc : change_close(change);
-}
-
 int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int64_t now_ms,
                     struct transition *ret, enum verdict *ret_verdict, struct err *err)
 {
@@ -239,9 +258,7 @@ int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int6
         return rc;
     enum operation operation = resolution->operation;
     if (operation == OPERATION_COUNT)
-        operation = saga_attempts(saga, (size_t)step, OPERATION_COMPENSATION)->last_seq
-                        ? OPERATION_COMPENSATION
-                        : OPERATION_ACTION;
+        operation = saga_probed(saga, (size_t)step);
     rc = check_resolution(saga, resolution, step, operation, err);
     if (rc)
         return rc;
@@ -257,9 +274,12 @@ int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int6
         .actor = (char *)resolution->actor,
         .error_message = (char *)resolution->evidence,
     };
+    bool ended = saga_state_is_terminal(saga->at.state);
     rc = change_append(&change, &entry);
+    if (!rc && !ended)
+        rc = decide_settled(&change, step, operation, resolution->happened && settles);
     if (!rc)
-        rc = follow_resolution(&change, step, operation, resolution->happened && settles);
+        rc = change_close(&change);
     if (rc)
         return rc;
     *ret = transition;
@@ -337,5 +357,82 @@ int saga_on_abandon(struct saga *saga, const char *actor, const char *reason, in
     }
     *ret = transition;
     *ret_verdict = verdict;
+    return 0;
+}
+
+/* The same for both: what is there already needs nothing; parked for another reason it is refused.
+ */
+static int check_suspended(const struct saga *saga, enum verb verb, const char *reason,
+                           bool *ret_nothing, struct err *err)
+{
+    int rc = ask_table(saga, verb, err);
+    if (rc)
+        return rc;
+    bool parked = saga->at.state == SAGA_PARKED;
+    bool suspended = parked && saga->at.reason == PARK_SUSPENDED;
+    if (parked && !suspended)
+        return err_reason(err, ERR_PRECONDITION, reason, "the saga is parked for %s, not SUSPENDED",
+                          park_reason_name(saga->at.reason));
+    *ret_nothing = verb == VERB_SUSPEND ? suspended : !parked;
+    return 0;
+}
+
+int saga_on_suspend(struct saga *saga, const char *actor, const char *reason, int64_t now_ms,
+                    struct transition *ret, enum verdict *ret_verdict, struct err *err)
+{
+    bool nothing = false;
+    int rc = check_suspended(saga, VERB_SUSPEND, "SUSPEND_NOT_ALLOWED", &nothing, err);
+    if (rc)
+        return rc;
+    struct transition transition;
+    struct change change = change_begin(saga, now_ms, NULL, &transition, err);
+    if (!nothing) {
+        struct journal_entry entry = {
+            .kind = ENTRY_PARK,
+            .step = -1,
+            .reason = PARK_SUSPENDED,
+            .actor = (char *)actor, /* borrowed: change_append copies */
+            .error_code = "SUSPENDED",
+            .error_message = (char *)reason,
+        };
+        change.row_changed = true;
+        rc = change_append(&change, &entry);
+        if (!rc)
+            rc = change_close(&change);
+        if (rc)
+            return rc;
+    }
+    *ret = transition;
+    *ret_verdict = nothing ? VERDICT_NOTHING : VERDICT_ACCEPTED;
+    return 0;
+}
+
+int saga_on_resume(struct saga *saga, const char *actor, const char *reason, int64_t now_ms,
+                   struct transition *ret, enum verdict *ret_verdict, struct err *err)
+{
+    bool nothing = false;
+    int rc = check_suspended(saga, VERB_RESUME, "RESUME_NOT_ALLOWED", &nothing, err);
+    if (rc)
+        return rc;
+    struct transition transition;
+    struct change change = change_begin(saga, now_ms, NULL, &transition, err);
+    if (!nothing) {
+        struct journal_entry entry = {
+            .kind = ENTRY_RESUME,
+            .step = -1,
+            .about = saga->park_seq,
+            .actor = (char *)actor, /* borrowed: change_append copies */
+            .error_message = (char *)reason,
+        };
+        rc = change_append(&change, &entry);
+        if (!rc)
+            rc = change_deadline(&change);
+        if (!rc)
+            rc = change_close(&change);
+        if (rc)
+            return rc;
+    }
+    *ret = transition;
+    *ret_verdict = nothing ? VERDICT_NOTHING : VERDICT_ACCEPTED;
     return 0;
 }

@@ -19,11 +19,27 @@ static int expire(struct change *change, int64_t seq)
 static int give_up(struct change *change, int step, enum operation operation, enum cause cause,
                    const char *code, const char *message)
 {
-    if (operation == OPERATION_COMPENSATION)
+    if (operation == OPERATION_PROBE)
+        return decide_given_up(change, step, code, message);
+    const struct operation_rule *rule = saga_rule(change->saga, (size_t)step, operation);
+    bool unsettled = saga_attempts(change->saga, (size_t)step, operation)->unsettled > 0;
+    if (operation == OPERATION_COMPENSATION && !(unsettled && rule->probe))
         return change_park(change, PARK_COMPENSATION_FAILED, step, operation, code, message);
-    if (saga_attempts(change->saga, (size_t)step, operation)->unsettled > 0)
-        return decide_unknown(change, step, code, message);
+    if (unsettled)
+        return decide_unknown(change, step, operation, PARK_OUTCOME_UNKNOWN, code, message);
     return decide_exhausted(change, step, cause, code, message);
+}
+
+static int window_over(struct change *change, int step, enum operation operation)
+{
+    char message[320];
+    (void)snprintf(message, sizeof message,
+                   "the other side may have forgotten the idempotency key of handler \"%s\": it "
+                   "remembers it for %" PRId64 " ms",
+                   saga_rule(change->saga, (size_t)step, operation)->handler,
+                   saga_rule(change->saga, (size_t)step, operation)->window_ms);
+    return decide_unknown(change, step, operation, PARK_IDEMPOTENCY_WINDOW_OVER, "WINDOW_OVER",
+                          message);
 }
 
 static int stop(struct change *change, int step, enum operation operation, enum stop why)
@@ -52,6 +68,8 @@ static int stop(struct change *change, int step, enum operation operation, enum 
                        rule->start_timeout_ms);
         return give_up(change, step, operation, CAUSE_START_TIMEOUT, "NO_WORKER", message);
     }
+    if (why == STOP_WINDOW)
+        return window_over(change, step, operation);
     const struct slot *last =
         saga_slot(saga, saga_attempts(saga, (size_t)step, operation)->ended_seq);
     if (last && last->entry.error_code)
@@ -77,12 +95,11 @@ static int decide_undecided(struct change *change)
     if (attempts->foreign) /* what took its place as the reason is cleared up */
         return change_park(change, PARK_FOREIGN_EFFECT, (int)step, operation,
                            code ? code : "FOREIGN_EFFECT", message);
+    if (!attempts->rejected)
+        return decide_unknown(change, (int)step, operation, PARK_OUTCOME_UNKNOWN, code, message);
     if (operation == OPERATION_COMPENSATION)
-        return change_park(change,
-                           attempts->rejected ? PARK_COMPENSATION_FAILED : PARK_OUTCOME_UNKNOWN,
-                           (int)step, operation, code, message);
-    return attempts->rejected ? change_compensate(change, CAUSE_REFUSED, (int)step, code, message)
-                              : decide_unknown(change, (int)step, code, message);
+        return change_park(change, PARK_COMPENSATION_FAILED, (int)step, operation, code, message);
+    return change_compensate(change, CAUSE_REFUSED, (int)step, code, message);
 }
 
 /* False: nothing is due. */

@@ -20,6 +20,9 @@ static const char *const step_states[] = {
     [STEP_COMPENSATION_UNKNOWN] = "COMPENSATION_UNKNOWN",
     [STEP_EXHAUSTED] = "EXHAUSTED",
     [STEP_COMPENSATION_EXHAUSTED] = "COMPENSATION_EXHAUSTED",
+    [STEP_UNCONFIRMED] = "UNCONFIRMED",
+    [STEP_LEFT_OUT] = "LEFT_OUT",
+    [STEP_COMPENSATION_SKIPPED] = "COMPENSATION_SKIPPED",
 };
 _Static_assert(ARRAY_LEN(step_states) == STEP_STATE_COUNT, "a name for each step state");
 
@@ -62,10 +65,12 @@ static void view_waiting_action(const struct saga *saga, size_t step, int64_t no
         return;
     }
     bool parked = saga->at.state == SAGA_PARKED;
+    bool probed = plan_is_probed(saga, step, OPERATION_ACTION);
     if (is_parked_at(saga, step, PARK_RETRIES_EXHAUSTED)) {
         set(ret, STEP_EXHAUSTED, finished_at(saga, saga->park_seq));
-    } else if (parked && action->unsettled > 0) {
+    } else if (probed || (parked && action->unsettled > 0)) {
         set(ret, STEP_UNKNOWN, finished_at(saga, action->ended_seq));
+        ret->next_ms = parked ? 0 : plan_backoff_until_ms(saga, step, OPERATION_PROBE);
     } else if (plan_backoff_until_ms(saga, step, OPERATION_ACTION) > now_ms) {
         set(ret, STEP_BACKOFF, finished_at(saga, action->backoff_seq));
         ret->next_ms = plan_backoff_until_ms(saga, step, OPERATION_ACTION);
@@ -85,6 +90,8 @@ static void view_action(const struct saga *saga, size_t step, int64_t now_ms, st
         set(ret, STEP_DONE, ended_at(saga, action));
     else if (action->foreign)
         set(ret, STEP_UNKNOWN, finished_at(saga, saga->park_seq));
+    else if (action->passed)
+        set(ret, action->unsettled > 0 ? STEP_UNCONFIRMED : STEP_LEFT_OUT, ended_at(saga, action));
     else if (saga->at.phase == SAGA_RUNNING)
         view_waiting_action(saga, step, now_ms, ret);
     else if (action->unsettled > 0)
@@ -106,8 +113,10 @@ static void view_next_compensation(const struct saga *saga, size_t step, int64_t
     bool parked = saga->at.state == SAGA_PARKED;
     if (is_parked_at(saga, step, PARK_COMPENSATION_FAILED)) {
         set(ret, STEP_COMPENSATION_EXHAUSTED, finished_at(saga, saga->park_seq));
-    } else if (parked && undo->unsettled > 0) {
+    } else if (undo->unsettled > 0 &&
+               (parked || plan_is_probed(saga, step, OPERATION_COMPENSATION))) {
         set(ret, STEP_COMPENSATION_UNKNOWN, finished_at(saga, undo->ended_seq));
+        ret->next_ms = parked ? 0 : plan_backoff_until_ms(saga, step, OPERATION_PROBE);
     } else if (saga->open_count || plan_settle_until_ms(saga, step) > now_ms) {
         set(ret, STEP_COMPENSATION_WAITING, turned_back);
         ret->next_ms = saga->open_count ? 0 : plan_settle_until_ms(saga, step);
@@ -127,6 +136,8 @@ static void view_compensation(const struct saga *saga, size_t step, int64_t now_
     const struct attempts *undo = saga_attempts(saga, step, OPERATION_COMPENSATION);
     if (undo->open_seq)
         set(ret, STEP_COMPENSATION_LEASED, saga_slot(saga, undo->open_seq)->entry.leased_at_ms);
+    else if (undo->done && saga_slot(saga, undo->done_seq)->entry.kind == ENTRY_SKIP)
+        set(ret, STEP_COMPENSATION_SKIPPED, ended_at(saga, undo));
     else if (undo->done)
         set(ret, STEP_COMPENSATED, ended_at(saga, undo));
     else if (undo->foreign)
@@ -158,6 +169,29 @@ void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct
         view_action(saga, step, now_ms, ret);
 }
 
+bool saga_unknown_view(const struct saga *saga, size_t step, struct unknown_view *ret)
+{
+    enum operation operation = saga_probed(saga, step);
+    const struct attempts *attempts = saga_attempts(saga, step, operation);
+    if (attempts->unsettled == 0)
+        return false;
+    *ret = (struct unknown_view){
+        .operation = operation,
+        .attempts = attempts->unsettled,
+        .last = saga_entry(saga, attempts->unknown_seq),
+        .settled_ms = saga->definition->steps[step].settle_ms >= 0
+                          ? plan_settled_at_ms(saga, step, operation)
+                          : 0,
+        .send_before_ms = plan_send_before_ms(saga, step, operation),
+    };
+    if (!saga_rule(saga, step, operation)->probe)
+        return true;
+    const struct attempts *probes = saga_attempts(saga, step, OPERATION_PROBE);
+    ret->probes = probes->budget_tries;
+    ret->last_probe = probes->budget_seq ? saga_entry(saga, probes->ended_seq) : NULL;
+    return true;
+}
+
 /* No lease is live, and it is not parked. */
 static void view_wait_turn(const struct saga *saga, int64_t now_ms, struct wait_view *ret)
 {
@@ -169,11 +203,12 @@ static void view_wait_turn(const struct saga *saga, int64_t now_ms, struct wait_
     ret->operation = operation;
     ret->handler = saga_rule(saga, step, operation)->handler;
     const struct attempts *attempts = saga_attempts(saga, step, operation);
-    int64_t settle = operation == OPERATION_COMPENSATION ? plan_settle_until_ms(saga, step) : 0;
+    int64_t settle = plan_not_before_ms(saga, step, operation);
     int64_t backoff = plan_backoff_until_ms(saga, step, operation);
-    if (settle > now_ms && settle >= backoff) {
+    if (settle > now_ms && settle > backoff) {
         ret->kind = WAIT_SETTLE;
-        ret->since_ms = finished_at(saga, saga->turned_back_seq);
+        ret->since_ms = larger(finished_at(saga, saga->turned_back_seq),
+                               finished_at(saga, attempts->not_done_seq));
         ret->until_ms = settle;
     } else if (backoff > now_ms) {
         ret->kind = WAIT_RETRY;
@@ -206,7 +241,7 @@ void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *r
         ret->kind = WAIT_REPORT;
         ret->step = lease->step;
         ret->operation = lease->operation;
-        ret->handler = saga_rule(saga, (size_t)lease->step, lease->operation)->handler;
+        ret->handler = saga_lease_rule(saga, lease->seq)->handler;
         ret->worker = lease->worker;
         ret->since_ms = lease->leased_at_ms;
         ret->until_ms = lease->lease_until_ms;

@@ -24,6 +24,9 @@ enum step_state {
     STEP_COMPENSATION_UNKNOWN,
     STEP_EXHAUSTED,
     STEP_COMPENSATION_EXHAUSTED,
+    STEP_UNCONFIRMED,
+    STEP_LEFT_OUT,
+    STEP_COMPENSATION_SKIPPED,
     STEP_STATE_COUNT
 };
 const char *step_state_name(enum step_state state);
@@ -34,10 +37,24 @@ struct step_view { /* strings borrowed from the saga */
     enum operation operation; /* what the rest speaks of */
     int32_t tries;
     const struct journal_entry *last; /* last lease of that operation; NULL: none */
-    int64_t next_ms;                  /* next try or end of settle time; 0: none */
+    int64_t next_ms;                  /* next try, probe or end of settle time; 0: none */
     bool maybe;
 };
 void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct step_view *ret);
+
+/* What is known of an operation that may have taken effect. */
+struct unknown_view {
+    enum operation operation; /* ACTION or COMPENSATION */
+    int32_t attempts;         /* unsettled ones */
+    const struct journal_entry
+        *last;              /* that ended so; NULL: a lease given back reported an effect */
+    int64_t settled_ms;     /* no request is on its way from then on; 0: not declared */
+    int64_t send_before_ms; /* 0: no idempotency_window */
+    int32_t probes;         /* asked since then, or since a person asked for more */
+    const struct journal_entry *last_probe; /* that ended; NULL: none */
+};
+/* False: nothing is unsettled that still matters. */
+bool saga_unknown_view(const struct saga *saga, size_t step, struct unknown_view *ret);
 
 /* As WaitKind in saga.proto. */
 enum wait_kind { WAIT_NONE, WAIT_WORKER, WAIT_RETRY, WAIT_REPORT, WAIT_SETTLE, WAIT_OPERATOR };

@@ -28,14 +28,25 @@ static const char *const outcomes[] = {
     [OUTCOME_STREAM_LOST] = "STREAM_LOST",
     [OUTCOME_RELEASED] = "RELEASED",
     [OUTCOME_NOT_DONE] = "NOT_DONE",
+    [OUTCOME_STILL_UNKNOWN] = "STILL_UNKNOWN",
 };
 _Static_assert(ARRAY_LEN(outcomes) == OUTCOME_COUNT, "a name for each outcome");
 
 static const char *const entry_kinds[] = {
-    [ENTRY_LEASE] = "LEASE",     [ENTRY_COMPENSATE] = "COMPENSATE",   [ENTRY_PARK] = "PARK",
-    [ENTRY_RETRY] = "RETRY",     [ENTRY_LATE_REPORT] = "LATE_REPORT", [ENTRY_RESUME] = "RESUME",
-    [ENTRY_END] = "END",         [ENTRY_RESOLVE] = "RESOLVE",         [ENTRY_SKIP] = "SKIP",
+    [ENTRY_LEASE] = "LEASE",
+    [ENTRY_COMPENSATE] = "COMPENSATE",
+    [ENTRY_PARK] = "PARK",
+    [ENTRY_RETRY] = "RETRY",
+    [ENTRY_LATE_REPORT] = "LATE_REPORT",
+    [ENTRY_RESUME] = "RESUME",
+    [ENTRY_END] = "END",
+    [ENTRY_RESOLVE] = "RESOLVE",
+    [ENTRY_SKIP] = "SKIP",
     [ENTRY_ABANDON] = "ABANDON",
+    [ENTRY_PROBE] = "PROBE",
+    [ENTRY_MAYBE] = "MAYBE",
+    [ENTRY_ACCEPT] = "ACCEPT",
+    [ENTRY_CONTINUE] = "CONTINUE",
 };
 _Static_assert(ARRAY_LEN(entry_kinds) == ENTRY_KIND_COUNT, "a name for each kind");
 

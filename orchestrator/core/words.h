@@ -29,7 +29,8 @@ enum outcome {
     OUTCOME_EXPIRED,
     OUTCOME_STREAM_LOST,
     OUTCOME_RELEASED,
-    OUTCOME_NOT_DONE, /* RESOLVE: certainly without effect */
+    OUTCOME_NOT_DONE,      /* PROBE, RESOLVE: certainly without effect */
+    OUTCOME_STILL_UNKNOWN, /* PROBE */
     OUTCOME_COUNT
 };
 
@@ -39,11 +40,15 @@ enum entry_kind {
     ENTRY_PARK,        /* reason: a park_reason */
     ENTRY_RETRY,       /* an operator: again now, with a fresh budget */
     ENTRY_LATE_REPORT, /* the report of an attempt that had been ended; about: its seq */
-    ENTRY_RESUME,      /* left PARKED because the unknown was settled */
+    ENTRY_RESUME,      /* left PARKED: the unknown was settled, or (about: its PARK) a person */
     ENTRY_END,         /* nothing was left, and the record that left it so did not say the end */
-    ENTRY_RESOLVE,     /* a person found out: DONE with output, or NOT_DONE */
+    ENTRY_RESOLVE,     /* found out, by a person or (about: its seq) a probe: DONE or NOT_DONE */
     ENTRY_SKIP,        /* a person: this compensation is not needed any more */
     ENTRY_ABANDON,     /* a person: nothing more is done; the end */
+    ENTRY_PROBE,       /* may not be repeated any more: from here the probe decides */
+    ENTRY_MAYBE,       /* the probe found nothing in its time: compensated as maybe */
+    ENTRY_ACCEPT,      /* on_unknown ACCEPT: goes on, the step unconfirmed */
+    ENTRY_CONTINUE,    /* on_exhausted CONTINUE: goes on without the step */
     ENTRY_KIND_COUNT
 };
 

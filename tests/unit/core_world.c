@@ -55,6 +55,7 @@ static struct operation_rule default_rule(const char *handler)
         .retry = { DEFAULT_RETRY_FOR_MS, DEFAULT_RETRY_INITIAL_MS, DEFAULT_RETRY_CAP_MS, 0 },
         .lease_ms = DEFAULT_LEASE_MS,
         .attempt_timeout_ms = DEFAULT_ATTEMPT_TIMEOUT_MS,
+        .lost_leases_max = DEFAULT_LOST_LEASES_MAX,
     };
 }
 
@@ -82,6 +83,19 @@ void world_open(struct world *world, size_t steps)
         step->guarded = true;
         step->settle_ms = -1;
     }
+}
+
+struct operation_rule *world_add_probe(struct world *world, size_t step, enum operation operation)
+{
+    struct step_rule *rule = &world->definition->steps[step];
+    bool undo = operation == OPERATION_COMPENSATION;
+    struct operation_rule *probe = definition_probe_new();
+    assert_non_null(probe);
+    char name[64];
+    (void)snprintf(name, sizeof name, "order.%s.%sprobe", rule->name, undo ? "compensate." : "");
+    *probe = default_rule(name);
+    (undo ? &rule->compensation : &rule->action)->probe = probe;
+    return probe;
 }
 
 void world_start(struct world *world)
@@ -142,6 +156,8 @@ static void store_append(struct world *world, const struct transition *transitio
         if (entry.kind == ENTRY_LEASE) {
             entry.leased_at_ms = world->now_ms;
             entry.attempt_until_ms = world->now_ms + transition->attempt_timeout_ms;
+            if (transition->send_before_ms && entry.attempt_until_ms > transition->send_before_ms)
+                entry.attempt_until_ms = transition->send_before_ms;
             entry.lease_until_ms = world->now_ms + transition->lease_ms;
             if (entry.lease_until_ms > entry.attempt_until_ms)
                 entry.lease_until_ms = entry.attempt_until_ms;
@@ -239,6 +255,23 @@ static void assert_row_equal(const struct saga_row *a, const struct saga_row *b)
     assert_int_equal(a->ended_at_ms, b->ended_at_ms);
 }
 
+static void assert_unknown_equal(const struct saga *a, const struct saga *b, size_t step)
+{
+    struct unknown_view one = { 0 }, other = { 0 };
+    assert_int_equal(saga_unknown_view(a, step, &one), saga_unknown_view(b, step, &other));
+    assert_int_equal(one.operation, other.operation);
+    assert_int_equal(one.attempts, other.attempts);
+    assert_int_equal(one.last ? one.last->seq : 0, other.last ? other.last->seq : 0);
+    assert_int_equal(one.settled_ms, other.settled_ms);
+    assert_int_equal(one.send_before_ms, other.send_before_ms);
+    assert_int_equal(one.probes, other.probes);
+    assert_int_equal(one.last_probe ? one.last_probe->seq : 0,
+                     other.last_probe ? other.last_probe->seq : 0);
+    for (int operation = 0; operation <= OPERATION_COMPENSATION; operation++)
+        assert_int_equal(saga_key_generation(a, step, (enum operation)operation),
+                         saga_key_generation(b, step, (enum operation)operation));
+}
+
 /* What follows from the copy, asked at some time. */
 static void assert_answers_equal(const struct saga *a, const struct saga *b, int64_t now_ms)
 {
@@ -247,6 +280,7 @@ static void assert_answers_equal(const struct saga *a, const struct saga *b, int
     assert_int_equal(one.step, other.step);
     assert_int_equal(one.operation, other.operation);
     assert_int_equal(one.since_ms, other.since_ms);
+    assert_ptr_equal(one.rule, other.rule);
     struct wait_view waits, also;
     saga_wait_view(a, now_ms, &waits);
     saga_wait_view(b, now_ms, &also);
@@ -268,6 +302,7 @@ static void assert_answers_equal(const struct saga *a, const struct saga *b, int
         assert_int_equal(view.next_ms, same.next_ms);
         assert_int_equal(view.maybe, same.maybe);
         assert_int_equal(view.last ? view.last->seq : 0, same.last ? same.last->seq : 0);
+        assert_unknown_equal(a, b, i);
     }
 }
 
@@ -336,8 +371,12 @@ static void print_entry(const struct world *world, const struct journal_entry *e
         buf_printf(out, " %s", cause_name((enum cause)entry->reason));
     if (entry->kind == ENTRY_PARK)
         buf_printf(out, " %s", park_reason_name((enum park_reason)entry->reason));
-    if (entry->kind == ENTRY_LATE_REPORT)
-        buf_printf(out, " %s about %" PRId64, outcome_name(entry->outcome), entry->about);
+    if (entry->kind == ENTRY_RETRY && entry->operation == OPERATION_PROBE)
+        buf_text(out, " PROBE");
+    if (entry->kind == ENTRY_LATE_REPORT || entry->kind == ENTRY_RESOLVE)
+        buf_printf(out, " %s", outcome_name(entry->outcome));
+    if (entry->about)
+        buf_printf(out, " about %" PRId64, entry->about);
     buf_text(out, "\n");
 }
 
@@ -399,6 +438,15 @@ int64_t world_grant(struct world *world)
               &world->err);
     int64_t seq = world->transition.append_seq;
     world_commit(world);
+    return seq;
+}
+
+int64_t world_grant_of(struct world *world, size_t step, enum operation operation)
+{
+    int64_t seq = world_grant(world);
+    const struct journal_entry *lease = saga_entry(world->saga, seq);
+    assert_int_equal(lease->step, step);
+    assert_string_equal(operation_name(lease->operation), operation_name(operation));
     return seq;
 }
 
@@ -519,6 +567,24 @@ int world_abandon(struct world *world)
 {
     int rc = saga_on_abandon(world->saga, "anna", "settled elsewhere", estimate(world),
                              &world->transition, &world->verdict, &world->err);
+    if (!rc && world->verdict == VERDICT_ACCEPTED)
+        world_commit(world);
+    return rc;
+}
+
+int world_suspend(struct world *world)
+{
+    int rc = saga_on_suspend(world->saga, "anna", "the bank asked", estimate(world),
+                             &world->transition, &world->verdict, &world->err);
+    if (!rc && world->verdict == VERDICT_ACCEPTED)
+        world_commit(world);
+    return rc;
+}
+
+int world_resume(struct world *world)
+{
+    int rc = saga_on_resume(world->saga, "anna", "the bank is back", estimate(world),
+                            &world->transition, &world->verdict, &world->err);
     if (!rc && world->verdict == VERDICT_ACCEPTED)
         world_commit(world);
     return rc;

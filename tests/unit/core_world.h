@@ -34,6 +34,8 @@ struct world {
 /* Steps "a", "b", "c", ...: IDEMPOTENT actions and compensations, guarded, all else default. Change
  * it before world_start. */
 void world_open(struct world *world, size_t steps);
+/* Gives the operation a probe with defaults, handler "order.a.probe"; borrowed. */
+struct operation_rule *world_add_probe(struct world *world, size_t step, enum operation operation);
 /* Commits the start. */
 void world_start(struct world *world);
 void world_close(struct world *world);
@@ -44,6 +46,8 @@ bool world_is_grantable(const struct world *world);
 /* Reports on the lease at seq; its verdict. */
 enum verdict world_report(struct world *world, int64_t seq, enum outcome outcome);
 enum verdict world_report_full(struct world *world, const struct report *report);
+/* world_grant, of that operation of that step. */
+int64_t world_grant_of(struct world *world, size_t step, enum operation operation);
 /* world_grant, then world_report; the lease's position. */
 int64_t world_run(struct world *world, enum outcome outcome);
 enum verdict world_lease_end(struct world *world, int64_t seq, enum outcome outcome);
@@ -61,6 +65,8 @@ int world_resolve(struct world *world, const char *step, enum operation operatio
                   const char *output);
 int world_skip(struct world *world, const char *step);
 int world_abandon(struct world *world);
+int world_suspend(struct world *world);
+int world_resume(struct world *world);
 /* Forgets the copy and loads what the tables hold. */
 void world_reload(struct world *world);
 

@@ -48,7 +48,17 @@ static struct operation_rule allowed_rule(const char *handler)
         .retry = { DEFAULT_RETRY_FOR_MS, DEFAULT_RETRY_INITIAL_MS, DEFAULT_RETRY_CAP_MS, 0 },
         .lease_ms = DEFAULT_LEASE_MS,
         .attempt_timeout_ms = DEFAULT_ATTEMPT_TIMEOUT_MS,
+        .lost_leases_max = DEFAULT_LOST_LEASES_MAX,
     };
+}
+
+static struct operation_rule *add_probe(struct operation_rule *rule)
+{
+    rule->probe = definition_probe_new();
+    assert_non_null(rule->probe);
+    *rule->probe = allowed_rule("settlement.ask");
+    rule->probe->effect = EFFECT_IDEMPOTENT;
+    return rule->probe;
 }
 
 /* Two steps: "debit", guarded; "risk", unguarded with a settle time. */
@@ -105,7 +115,6 @@ enum change {
     HANDLER_SPACE,
     HANDLER_LONG,
     NO_EFFECT,
-    EFFECT_IS_PROBED,
     EFFECT_UNKNOWN,
     RETRY_FOR_ZERO,
     RETRY_FOR_LONG,
@@ -118,12 +127,38 @@ enum change {
     TIMEOUT_LONG,
     START_TIMEOUT_SHORT,
     START_TIMEOUT_LONG,
-    ACCEPT,
-    CONTINUE,
+    ON_UNKNOWN_UNKNOWN,
+    ON_EXHAUSTED_UNKNOWN,
     COMPENSATION_EFFECT,
     COMPENSATION_ON_UNKNOWN,
     COMPENSATION_ON_EXHAUSTED,
+    COMPENSATION_ACCEPT,
+    COMPENSATION_CONTINUE,
     COMPENSATION_LEASE,
+    NO_PROBE,
+    COMPENSATION_NO_PROBE,
+    PROBE_OF_AT_MOST_ONCE,
+    FRESH_KEY_WITHOUT_PROBE,
+    PROBE_NO_SETTLE_TIME,
+    PROBE_HANDLER,
+    PROBE_LEASE,
+    PROBE_TIMEOUT,
+    PROBE_RETRY_CAP,
+    PROBE_RETRY_SHORT,
+    PROBE_ONCE,
+    COMPENSATION_PROBE_RETRY_SHORT,
+    COMPENSATION_PROBE_ONCE,
+    WINDOW_SHORT,
+    WINDOW_LONG,
+    WINDOW_NEGATIVE,
+    WINDOW_OF_AT_MOST_ONCE,
+    WINDOW_OF_PROBED,
+    WINDOW_WITHIN_SETTLE_TIME,
+    WINDOW_NO_SETTLE_TIME,
+    COMPENSATION_WINDOW_NO_SETTLE_TIME,
+    LOST_LEASES_ZERO,
+    LOST_LEASES_HUGE,
+    COMPENSATION_LOST_LEASES,
 };
 
 static void change_texts(struct definition *definition, enum change change)
@@ -215,17 +250,14 @@ static void change_rules(struct definition *definition, enum change change)
     case NO_EFFECT:
         action->effect = EFFECT_COUNT;
         break;
-    case EFFECT_IS_PROBED:
-        action->effect = EFFECT_PROBED;
-        break;
     case EFFECT_UNKNOWN:
         action->effect = (enum effect)77;
         break;
-    case ACCEPT:
-        action->on_unknown = ON_UNKNOWN_ACCEPT;
+    case ON_UNKNOWN_UNKNOWN:
+        action->on_unknown = ON_UNKNOWN_COUNT;
         break;
-    case CONTINUE:
-        action->on_exhausted = ON_EXHAUSTED_CONTINUE;
+    case ON_EXHAUSTED_UNKNOWN:
+        action->on_exhausted = ON_EXHAUSTED_COUNT;
         break;
     case COMPENSATION_EFFECT:
         undo->effect = EFFECT_COUNT;
@@ -235,6 +267,21 @@ static void change_rules(struct definition *definition, enum change change)
         break;
     case COMPENSATION_ON_EXHAUSTED:
         undo->on_exhausted = ON_EXHAUSTED_COMPENSATE;
+        break;
+    case COMPENSATION_ACCEPT:
+        undo->on_unknown = ON_UNKNOWN_ACCEPT;
+        break;
+    case COMPENSATION_CONTINUE:
+        undo->on_exhausted = ON_EXHAUSTED_CONTINUE;
+        break;
+    case LOST_LEASES_ZERO:
+        action->lost_leases_max = 0;
+        break;
+    case LOST_LEASES_HUGE:
+        action->lost_leases_max = LIMIT_LOST_LEASES + 1;
+        break;
+    case COMPENSATION_LOST_LEASES:
+        undo->lost_leases_max = -1;
         break;
     case COMPENSATION_LEASE:
         undo->lease_ms = 0;
@@ -286,6 +333,111 @@ static void change_times(struct definition *definition, enum change change)
     }
 }
 
+/* "risk": PROBED with a probe, settle time 5 s. */
+static void change_probes(struct definition *definition, enum change change)
+{
+    struct step_rule *step = &definition->steps[1];
+    bool undo = change >= COMPENSATION_PROBE_RETRY_SHORT;
+    struct operation_rule *rule = undo ? &step->compensation : &step->action;
+    rule->effect = change == PROBE_OF_AT_MOST_ONCE ? EFFECT_AT_MOST_ONCE : EFFECT_PROBED;
+    struct operation_rule *probe = add_probe(rule);
+    step->settle_ms = change == PROBE_NO_SETTLE_TIME ? -1 : 5000;
+    step->has_compensation = undo; /* so that it alone asks for a settle time */
+    switch (change) {
+    case PROBE_HANDLER:
+        set_text(&probe->handler, "a b");
+        break;
+    case PROBE_LEASE:
+        probe->lease_ms = 1;
+        break;
+    case PROBE_TIMEOUT:
+        probe->attempt_timeout_ms = 0;
+        break;
+    case PROBE_RETRY_CAP:
+        probe->retry.cap_ms = 1;
+        break;
+    case PROBE_RETRY_SHORT:
+    case COMPENSATION_PROBE_RETRY_SHORT:
+        probe->retry.for_ms = 5000;
+        break;
+    case PROBE_ONCE:
+    case COMPENSATION_PROBE_ONCE:
+        probe->retry.max_attempts = 1;
+        break;
+    default:
+        break;
+    }
+}
+
+static void change_windows(struct definition *definition, enum change change)
+{
+    struct step_rule *step = &definition->steps[1];
+    struct operation_rule *action = &step->action;
+    step->has_compensation = false;
+    step->settle_ms = 5000;
+    action->effect = EFFECT_IDEMPOTENT;
+    action->window_ms = 60000;
+    switch (change) {
+    case WINDOW_SHORT:
+        action->window_ms = 999;
+        break;
+    case WINDOW_LONG:
+        action->window_ms = 366 * DAY_MS + 1;
+        break;
+    case WINDOW_NEGATIVE:
+        action->window_ms = -1;
+        break;
+    case WINDOW_OF_AT_MOST_ONCE:
+        action->effect = EFFECT_AT_MOST_ONCE;
+        break;
+    case WINDOW_OF_PROBED:
+        action->effect = EFFECT_PROBED;
+        (void)add_probe(action);
+        break;
+    case WINDOW_WITHIN_SETTLE_TIME:
+        action->window_ms = 5999;
+        break;
+    case WINDOW_NO_SETTLE_TIME:
+        step->settle_ms = -1;
+        break;
+    case COMPENSATION_WINDOW_NO_SETTLE_TIME:
+        action->window_ms = 0;
+        step->guarded = step->has_compensation = true;
+        step->compensation.effect = EFFECT_IDEMPOTENT;
+        step->compensation.window_ms = 60000;
+        step->settle_ms = -1;
+        break;
+    default:
+        break;
+    }
+}
+
+/* What a probe is missed by. */
+static void change_no_probe(struct definition *definition, enum change change)
+{
+    struct step_rule *step = &definition->steps[1];
+    if (change == NO_PROBE)
+        step->action.effect = EFFECT_PROBED;
+    else if (change == COMPENSATION_NO_PROBE)
+        step->compensation.effect = EFFECT_PROBED;
+    else
+        step->action.fresh_key = true;
+}
+
+static void apply_change(struct definition *definition, enum change change)
+{
+    if (change >= WINDOW_SHORT && change <= COMPENSATION_WINDOW_NO_SETTLE_TIME)
+        change_windows(definition, change);
+    else if (change == PROBE_OF_AT_MOST_ONCE ||
+             (change >= PROBE_NO_SETTLE_TIME && change <= COMPENSATION_PROBE_ONCE))
+        change_probes(definition, change);
+    else if (change >= NO_PROBE && change <= FRESH_KEY_WITHOUT_PROBE)
+        change_no_probe(definition, change);
+    change_texts(definition, change);
+    change_rules(definition, change);
+    change_times(definition, change);
+}
+
 static const struct {
     enum change change;
     const char *field, *says;
@@ -315,7 +467,6 @@ static const struct {
     { HANDLER_SPACE, "steps[1].action.handler", "\"a b\"" },
     { HANDLER_LONG, "steps[1].action.handler", "1-128" },
     { NO_EFFECT, "steps[1].action.effect", "required" },
-    { EFFECT_IS_PROBED, "steps[1].action.effect", "PROBED is not built yet" },
     { EFFECT_UNKNOWN, "steps[1].action.effect", "required" },
     { RETRY_FOR_ZERO, "steps[1].action.retry.for", "is 0 ms" },
     { RETRY_FOR_LONG, "steps[1].action.retry.for", "31622400000 ms" },
@@ -328,12 +479,38 @@ static const struct {
     { TIMEOUT_LONG, "steps[1].action.attempt_timeout", "86400001 ms" },
     { START_TIMEOUT_SHORT, "steps[1].action.start_timeout", "is 999 ms" },
     { START_TIMEOUT_LONG, "steps[1].action.start_timeout", "31622400001 ms" },
-    { ACCEPT, "steps[1].action.on_unknown", "ACCEPT is not built yet" },
-    { CONTINUE, "steps[1].action.on_exhausted", "CONTINUE is not built yet" },
+    { ON_UNKNOWN_UNKNOWN, "steps[1].action.on_unknown", "unknown value" },
+    { ON_EXHAUSTED_UNKNOWN, "steps[1].action.on_exhausted", "unknown value" },
     { COMPENSATION_EFFECT, "steps[1].compensation.effect", "required" },
     { COMPENSATION_ON_UNKNOWN, "steps[1].compensation.on_unknown", "only say PARK" },
     { COMPENSATION_ON_EXHAUSTED, "steps[1].compensation.on_exhausted", "only say PARK" },
+    { COMPENSATION_ACCEPT, "steps[1].compensation.on_unknown", "only say PARK, is ACCEPT" },
+    { COMPENSATION_CONTINUE, "steps[1].compensation.on_exhausted", "only say PARK, is CONTINUE" },
     { COMPENSATION_LEASE, "steps[1].compensation.lease", "is 0 ms" },
+    { NO_PROBE, "steps[1].action.probe", "required: the effect is PROBED" },
+    { COMPENSATION_NO_PROBE, "steps[1].compensation.probe", "required: the effect is PROBED" },
+    { PROBE_OF_AT_MOST_ONCE, "steps[1].action.probe", "must be absent" },
+    { FRESH_KEY_WITHOUT_PROBE, "steps[1].action.fresh_key_after_not_done", "needs a probe" },
+    { PROBE_NO_SETTLE_TIME, "steps[1].settle_time", "required for a step with a probe" },
+    { PROBE_HANDLER, "steps[1].action.probe.handler", "\"a b\"" },
+    { PROBE_LEASE, "steps[1].action.probe.lease", "is 1 ms" },
+    { PROBE_TIMEOUT, "steps[1].action.probe.attempt_timeout", "is 0 ms" },
+    { PROBE_RETRY_CAP, "steps[1].action.probe.retry.cap", "not be below retry.initial" },
+    { PROBE_RETRY_SHORT, "steps[1].action.probe.retry.for", "longer than settle_time (5000 ms)" },
+    { PROBE_ONCE, "steps[1].action.probe.retry.max_attempts", "must be at least 2" },
+    { COMPENSATION_PROBE_RETRY_SHORT, "steps[1].compensation.probe.retry.for", "is 5000 ms" },
+    { COMPENSATION_PROBE_ONCE, "steps[1].compensation.probe.retry.max_attempts", "at least 2" },
+    { WINDOW_SHORT, "steps[1].action.idempotency_window", "is 999 ms" },
+    { WINDOW_LONG, "steps[1].action.idempotency_window", "is 31622400001 ms" },
+    { WINDOW_NEGATIVE, "steps[1].action.idempotency_window", "is -1 ms" },
+    { WINDOW_OF_AT_MOST_ONCE, "steps[1].action.idempotency_window", "only an IDEMPOTENT" },
+    { WINDOW_OF_PROBED, "steps[1].action.idempotency_window", "only an IDEMPOTENT" },
+    { WINDOW_WITHIN_SETTLE_TIME, "steps[1].action.idempotency_window", "1 s longer than" },
+    { WINDOW_NO_SETTLE_TIME, "steps[1].settle_time", "a step with an idempotency_window" },
+    { COMPENSATION_WINDOW_NO_SETTLE_TIME, "steps[1].settle_time", "an idempotency_window" },
+    { LOST_LEASES_ZERO, "steps[1].action.lost_leases_max", "must be 1 to 1000, is 0" },
+    { LOST_LEASES_HUGE, "steps[1].action.lost_leases_max", "is 1001" },
+    { COMPENSATION_LOST_LEASES, "steps[1].compensation.lost_leases_max", "is -1" },
 };
 
 static void test_each_fault_is_named(void **state)
@@ -341,15 +518,14 @@ static void test_each_fault_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(faulty); i++) {
         struct definition *definition = allowed();
-        change_texts(definition, faulty[i].change);
-        change_rules(definition, faulty[i].change);
-        change_times(definition, faulty[i].change);
+        apply_change(definition, faulty[i].change);
         struct faults faults = { 0 };
         size_t count = definition_check(definition, note, &faults);
         if (count != 1 || strcmp(faults.field[0], faulty[i].field) != 0 ||
             !strstr(faults.description[0], faulty[i].says))
-            fail_msg("expected %s: %s; got %zu: %s: %s", faulty[i].field, faulty[i].says, count,
-                     faults.field[0], faults.description[0]);
+            fail_msg("expected %s: %s; got %zu: %s: %s; %s: %s", faulty[i].field, faulty[i].says,
+                     count, faults.field[0], faults.description[0], faults.field[1],
+                     faults.description[1]);
         (void)definition_free(definition); /* always NULL */
     }
 }
@@ -376,6 +552,33 @@ static void test_allowed_definitions(void **state)
     step->has_compensation = false; /* then its rule is not looked at, and no settle time is due */
     step->compensation.effect = EFFECT_COUNT;
     step->settle_ms = -1;
+    assert_int_equal(definition_check(definition, note, &faults), 0);
+    (void)definition_free(definition); /* always NULL */
+}
+
+/* As short and as rare as each rule allows. */
+static void test_allowed_probes_and_windows(void **state)
+{
+    (void)state;
+    struct faults faults = { 0 };
+    struct definition *definition = allowed();
+    struct step_rule *step = &definition->steps[1];
+    step->settle_ms = 5000;
+    step->action.effect = EFFECT_PROBED;
+    step->action.fresh_key = true;
+    step->action.on_unknown = ON_UNKNOWN_ACCEPT;
+    step->action.on_exhausted = ON_EXHAUSTED_CONTINUE;
+    step->action.lost_leases_max = 1;
+    struct operation_rule *probe = add_probe(&step->action);
+    probe->retry = (struct retry){ 5001, 1, 1, 2 };
+    step->compensation.effect = EFFECT_IDEMPOTENT;
+    step->compensation.window_ms = 6000;
+    step->compensation.lost_leases_max = LIMIT_LOST_LEASES;
+    (void)add_probe(&step->compensation); /* for the end of its window */
+    assert_int_equal(definition_check(definition, note, &faults), 0);
+    step->settle_ms = 0; /* then one probe may do, and the window may be a second */
+    probe->retry = (struct retry){ 1, 1, 1, 1 };
+    step->compensation.window_ms = 1000;
     assert_int_equal(definition_check(definition, note, &faults), 0);
     (void)definition_free(definition); /* always NULL */
 }
@@ -443,8 +646,11 @@ static void test_step_find(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_fault_is_named), cmocka_unit_test(test_allowed_definitions),
-        cmocka_unit_test(test_number_of_steps),     cmocka_unit_test(test_every_fault_is_told),
+        cmocka_unit_test(test_each_fault_is_named),
+        cmocka_unit_test(test_allowed_definitions),
+        cmocka_unit_test(test_allowed_probes_and_windows),
+        cmocka_unit_test(test_number_of_steps),
+        cmocka_unit_test(test_every_fault_is_told),
         cmocka_unit_test(test_step_find),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

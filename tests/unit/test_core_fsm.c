@@ -97,7 +97,7 @@ static void scene_back(void)
     int64_t seq = world_grant(&world);
     assert_int_equal(world_cancel(&world), 0);
     assert_int_equal(world_report(&world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
-    for (int i = 0; i < WORKER_KILLER_LOSSES; i++) { /* COMPENSATING, WORKER_KILLER */
+    for (int i = 0; i < DEFAULT_LOST_LEASES_MAX; i++) { /* COMPENSATING, WORKER_KILLER */
         world_pass(&world, 60000);
         world_expire(&world, world_grant(&world));
     }
@@ -156,7 +156,7 @@ static void scene_park_forward(void)
 
     open_steps(&world, 1, EFFECT_IDEMPOTENT);
     world_start(&world);
-    for (int i = 0; i < WORKER_KILLER_LOSSES; i++) { /* WORKER_KILLER */
+    for (int i = 0; i < DEFAULT_LOST_LEASES_MAX; i++) { /* WORKER_KILLER */
         world_expire(&world, world_grant(&world));
         world_pass(&world, 60000);
     }
@@ -298,10 +298,36 @@ static void scene_operator(void)
     (void)world_run(&world, OUTCOME_REJECTED);
     world_assert_state(&world, "PARKED in COMPENSATING: COMPENSATION_FAILED");
     assert_int_equal(world_skip(&world, "b"), 0);
-    world_assert_state(&world, "COMPENSATING");
+    world_assert_state(&world, "COMPENSATING, doubt");
     (void)world_run(&world, OUTCOME_REJECTED);
     assert_int_equal(world_abandon(&world), 0);
-    world_assert_state(&world, "ABANDONED");
+    world_assert_state(&world, "ABANDONED, doubt");
+    world_close(&world);
+}
+
+/* The ways on without a step, and a saga that a person stops. */
+static void scene_passed_and_suspended(void)
+{
+    struct world world;
+    open_steps(&world, 2, EFFECT_AT_MOST_ONCE);
+    world.definition->steps[0].action.on_unknown = ON_UNKNOWN_ACCEPT;
+    world.definition->steps[1].action.on_exhausted = ON_EXHAUSTED_CONTINUE;
+    world.definition->steps[1].action.retry.max_attempts = 1;
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_UNKNOWN);   /* ACCEPTED */
+    assert_int_equal(world_suspend(&world), 0); /* SUSPENDED */
+    assert_int_equal(world_resume(&world), 0);  /* RESUMED */
+    (void)world_run(&world, OUTCOME_RETRY);     /* CONTINUED */
+    world_assert_state(&world, "SUCCEEDED, doubt");
+    world_close(&world);
+    open_steps(&world, 1, EFFECT_IDEMPOTENT);
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_UNKNOWN);
+    assert_int_equal(world_cancel(&world), 0);
+    assert_int_equal(world_suspend(&world), 0); /* COMPENSATING, SUSPENDED */
+    assert_int_equal(world_resume(&world), 0);
+    (void)world_run(&world, OUTCOME_DONE);
+    world_assert_state(&world, "COMPENSATED");
     world_close(&world);
 }
 
@@ -316,6 +342,7 @@ static void test_each_row_is_reached_by_real_events(void **state)
     scene_park_back();
     scene_limit();
     scene_operator();
+    scene_passed_and_suspended();
     size_t count, missed = 0;
     const struct saga_transition *rows = saga_transitions(&count);
     for (size_t i = 0; i < count; i++) {
@@ -354,6 +381,31 @@ static void open_place(struct world *world, enum saga_state state, enum saga_sta
     assert_int_equal(saga_row(world->saga)->phase, phase);
 }
 
+static int call(struct world *world, enum verb verb)
+{
+    switch (verb) {
+    case VERB_CANCEL:
+        return world_cancel(world);
+    case VERB_RETRY:
+        return world_retry(world, NULL);
+    case VERB_RESOLVE:
+        return world_resolve(world, "a", OPERATION_COUNT, true, NULL);
+    case VERB_SKIP:
+        return world_skip(world, NULL);
+    case VERB_ABANDON:
+        return world_abandon(world);
+    case VERB_SUSPEND:
+        return world_suspend(world);
+    case VERB_RESUME:
+        return world_resume(world);
+    case VERB_REPORT:
+    case VERB_COUNT:
+        break;
+    }
+    assert_int_equal(world_report(world, 1, OUTCOME_UNKNOWN), VERDICT_STALE);
+    return 0;
+}
+
 static void test_verb_x_state(void **state)
 {
     (void)state;
@@ -366,21 +418,14 @@ static void test_verb_x_state(void **state)
         assert_ptr_equal(verb_rule_find(rule->verb, rule->state, rule->phase), rule);
         struct world world;
         open_place(&world, rule->state, rule->phase);
-        int rc = 0;
-        if (rule->verb == VERB_CANCEL)
-            rc = world_cancel(&world);
-        else if (rule->verb == VERB_RETRY)
-            rc = world_retry(&world, NULL);
-        else if (rule->verb == VERB_RESOLVE)
-            rc = world_resolve(&world, "a", OPERATION_COUNT, true, NULL);
-        else if (rule->verb == VERB_SKIP)
-            rc = world_skip(&world, NULL);
-        else if (rule->verb == VERB_ABANDON)
-            rc = world_abandon(&world);
-        else
-            assert_int_equal(world_report(&world, 1, OUTCOME_UNKNOWN), VERDICT_STALE);
+        int rc = call(&world, rule->verb);
+        bool parked = rule->state == SAGA_PARKED; /* for another reason than SUSPENDED */
         if (rule->verb == VERB_RESOLVE && !rule->reason) {
             world_assert_refused(&world, rc, "NOTHING_TO_RESOLVE"); /* test_core_resolve.c */
+        } else if (rule->verb == VERB_SUSPEND && parked) {
+            world_assert_refused(&world, rc, "SUSPEND_NOT_ALLOWED"); /* test_core_suspend.c */
+        } else if (rule->verb == VERB_RESUME && parked) {
+            world_assert_refused(&world, rc, "RESUME_NOT_ALLOWED");
         } else if (rule->reason) {
             world_assert_refused(&world, rc, rule->reason);
             assert_non_null(strstr(world.err.msg, rule->does));

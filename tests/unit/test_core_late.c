@@ -1,5 +1,6 @@
-/* Goal: each row of the design's table of late reports. Method: one scene for each row and outcome;
- * the journal keeps the lease's own outcome, the report is a new entry. */
+/* Goal: each row of the design's table of late reports (the tests named test_row_...), and what
+ * they leave open. Method: one scene for each row and outcome; the journal keeps the lease's own
+ * outcome, the report is a new entry. */
 #include "core_world.h"
 
 /* One AT_MOST_ONCE or IDEMPOTENT step "a" whose first lease has expired, before step "b". */
@@ -13,7 +14,7 @@ static void open_expired(struct world *world, enum effect effect)
     world_expire(world, world_grant(world));
 }
 
-static void test_settles_the_unknown_it_was_parked_for(void **state)
+static void test_row_unsettled_and_no_newer_attempt_is_its_resolution(void **state)
 {
     (void)state;
     static const struct {
@@ -126,7 +127,7 @@ static void test_late_refusal_turns_back(void **state)
     world_close(&world);
 }
 
-static void test_newer_attempt_makes_it_evidence(void **state)
+static void test_row_newer_attempt_makes_it_evidence(void **state)
 {
     (void)state;
     struct world world;
@@ -140,6 +141,84 @@ static void test_newer_attempt_makes_it_evidence(void **state)
     assert_int_equal(world_report(&world, newer, OUTCOME_DONE), VERDICT_ACCEPTED);
     (void)world_run(&world, OUTCOME_DONE);
     world_assert_state(&world, "SUCCEEDED");
+    world_close(&world);
+}
+
+/* Not by the attempt's own word: by a person or a probe, as done or as not done, and perhaps tried
+ * again since. An effect speaks against "not done", and then the step is maybe. */
+static void test_row_settled_otherwise_makes_it_evidence(void **state)
+{
+    (void)state;
+    static const struct {
+        enum effect effect;
+        bool probe, done, again, fresh_key;
+        bool against; /* an effect is not what was settled */
+    } cases[] = {
+        { EFFECT_AT_MOST_ONCE, false, true, false, false, false },
+        { EFFECT_AT_MOST_ONCE, false, false, false, false, true },
+        { EFFECT_AT_MOST_ONCE, false, false, true, false, true },
+        { EFFECT_PROBED, true, true, false, false, false },
+        { EFFECT_PROBED, true, false, false, false, true },
+        { EFFECT_PROBED, true, false, true, false, true },
+        { EFFECT_IDEMPOTENT, false, false, true, false, false }, /* the repeat had the same key */
+        { EFFECT_IDEMPOTENT, false, false, true, true, true },   /* it had not */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        for (int outcome = OUTCOME_DONE; outcome <= OUTCOME_UNKNOWN; outcome++) {
+            struct world world;
+            print_message("case %zu, outcome %d\n", i, outcome);
+            world_open(&world, 2);
+            struct step_rule *a = &world.definition->steps[0];
+            a->guarded = false;
+            a->settle_ms = 0;
+            a->action.effect = cases[i].effect;
+            a->action.fresh_key = cases[i].fresh_key;
+            if (cases[i].probe || cases[i].fresh_key)
+                (void)world_add_probe(&world, 0, OPERATION_ACTION);
+            world_start(&world);
+            world_expire(&world, world_grant(&world));
+            if (cases[i].probe)
+                (void)world_run(&world, cases[i].done ? OUTCOME_DONE : OUTCOME_NOT_DONE);
+            else
+                assert_int_equal(world_resolve(&world, "a", OPERATION_COUNT, cases[i].done, NULL),
+                                 0);
+            int64_t again = cases[i].again ? world_grant_of(&world, 0, OPERATION_ACTION) : 0;
+            assert_int_equal(world_report(&world, 1, (enum outcome)outcome), VERDICT_STALE);
+            bool effect = outcome != OUTCOME_RETRY && outcome != OUTCOME_REJECTED;
+            world_assert_state(&world, effect && cases[i].against
+                                           ? "PARKED in RUNNING: LATE_EFFECT, doubt"
+                                           : "RUNNING");
+            if (again)
+                assert_int_equal(world_report(&world, again, OUTCOME_RETRY), VERDICT_ACCEPTED);
+            struct step_view view;
+            saga_step_view(world.saga, 0, world.now_ms, &view);
+            assert_int_equal(view.maybe, effect && !cases[i].done);
+            /* P5: then it is taken back. */
+            assert_int_equal(world_cancel(&world), 0);
+            if (!cases[i].done && !effect)
+                world_assert_state(&world, "COMPENSATED");
+            else if (cases[i].probe && !cases[i].done)
+                (void)world_grant_of(&world, 0, OPERATION_PROBE);
+            else
+                (void)world_grant_of(&world, 0, OPERATION_COMPENSATION);
+            world_close(&world);
+        }
+    }
+}
+
+/* An older attempt was heard of: its request was on its way until then. */
+static void test_settle_time_counts_from_what_was_heard_last(void **state)
+{
+    (void)state;
+    struct world world;
+    open_expired(&world, EFFECT_IDEMPOTENT);
+    world.definition->steps[0].settle_ms = 5000;
+    world_pass(&world, 60000);
+    (void)world_run(&world, OUTCOME_UNKNOWN);
+    world_pass(&world, 4000);
+    assert_int_equal(world_report(&world, 1, OUTCOME_UNKNOWN), VERDICT_STALE);
+    assert_int_equal(world_cancel(&world), 0);
+    assert_int_equal(saga_grantable_at(world.saga), world.now_ms + 5000);
     world_close(&world);
 }
 
@@ -183,7 +262,7 @@ static void test_released_lease_reports(void **state)
     }
 }
 
-static void test_compensating_not_granted_feeds_it(void **state)
+static void test_row_compensating_and_not_granted_feeds_it(void **state)
 {
     (void)state;
     static const struct {
@@ -213,7 +292,7 @@ static void test_compensating_not_granted_feeds_it(void **state)
     }
 }
 
-static void test_compensation_granted_makes_it_evidence(void **state)
+static void test_row_compensation_granted_makes_it_evidence(void **state)
 {
     (void)state;
     for (int guarded = 0; guarded <= 1; guarded++) {
@@ -256,7 +335,7 @@ static void test_released_after_turning_back_parks(void **state)
     world_close(&world);
 }
 
-static void test_after_the_end(void **state)
+static void test_row_terminal_keeps_it_beside_the_journal(void **state)
 {
     (void)state;
     struct world world;
@@ -407,16 +486,18 @@ static void test_deadline_acts_when_the_unknown_is_settled_after_it(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settles_the_unknown_it_was_parked_for),
+        cmocka_unit_test(test_row_unsettled_and_no_newer_attempt_is_its_resolution),
         cmocka_unit_test(test_late_unknown_settles_nothing),
         cmocka_unit_test(test_settles_an_idempotent_step_in_its_backoff),
         cmocka_unit_test(test_late_refusal_turns_back),
-        cmocka_unit_test(test_newer_attempt_makes_it_evidence),
+        cmocka_unit_test(test_row_newer_attempt_makes_it_evidence),
+        cmocka_unit_test(test_row_settled_otherwise_makes_it_evidence),
+        cmocka_unit_test(test_settle_time_counts_from_what_was_heard_last),
         cmocka_unit_test(test_released_lease_reports),
-        cmocka_unit_test(test_compensating_not_granted_feeds_it),
-        cmocka_unit_test(test_compensation_granted_makes_it_evidence),
+        cmocka_unit_test(test_row_compensating_and_not_granted_feeds_it),
+        cmocka_unit_test(test_row_compensation_granted_makes_it_evidence),
         cmocka_unit_test(test_released_after_turning_back_parks),
-        cmocka_unit_test(test_after_the_end),
+        cmocka_unit_test(test_row_terminal_keeps_it_beside_the_journal),
         cmocka_unit_test(test_late_report_of_a_compensation),
         cmocka_unit_test(test_late_already_done),
         cmocka_unit_test(test_unknown_of_other_attempts_keeps_it_parked),

@@ -147,7 +147,7 @@ static void break_entry(struct journal *journal, enum fault fault)
         break;
     case PARK_REASON:
         entries[2].kind = ENTRY_PARK;
-        entries[2].reason = PARK_SUSPENDED;
+        entries[2].reason = PARK_REJECTED_AFTER_PIVOT;
         break;
     case RESUME_UNPARKED:
         entries[2].kind = ENTRY_RESUME;
@@ -230,7 +230,7 @@ static void test_what_the_rules_cannot_have_written(void **state)
 static void test_a_repeat_of_an_unknown_outcome_is_refused(void **state)
 {
     (void)state;
-    for (int effect = EFFECT_IDEMPOTENT; effect < EFFECT_COUNT; effect += 2) {
+    for (int effect = EFFECT_IDEMPOTENT; effect < EFFECT_COUNT; effect++) {
         struct journal journal;
         open_journal(&journal);
         journal.definition->steps[0].action.effect = (enum effect)effect;
@@ -288,6 +288,18 @@ static void test_each_refusal_tells_position_and_rule(void **state)
                                again = { .kind = ENTRY_RETRY, .step = 0 },
                                parks = { .kind = ENTRY_PARK, .reason = PARK_RETRIES_EXHAUSTED },
                                cancel = { .kind = ENTRY_COMPENSATE, .reason = CAUSE_CANCELLED };
+    const struct journal_entry accept = { .kind = ENTRY_ACCEPT, .step = 0 },
+                               leaves_out = { .kind = ENTRY_CONTINUE, .step = 0 },
+                               suspend = { .kind = ENTRY_PARK,
+                                           .step = -1,
+                                           .reason = PARK_SUSPENDED },
+                               resume = { .kind = ENTRY_RESUME, .step = -1, .about = 1 },
+                               asks = { .kind = ENTRY_PROBE, .step = 0 },
+                               maybe = { .kind = ENTRY_MAYBE, .step = 0 },
+                               found = { .kind = ENTRY_RESOLVE,
+                                         .outcome = OUTCOME_DONE,
+                                         .about = 1 },
+                               settled = { .kind = ENTRY_RESOLVE, .outcome = OUTCOME_RETRY };
     struct journal_entry nowhere = cancel, probe = cancel, late = a_lost;
     nowhere.step = 2;
     probe.operation = OPERATION_PROBE;
@@ -297,13 +309,23 @@ static void test_each_refusal_tells_position_and_rule(void **state)
     assert_refused((const struct journal_entry[]){ __VA_ARGS__ },                                  \
                    ARRAY_LEN(((const struct journal_entry[]){ __VA_ARGS__ })), rule)
     REFUSED("a lease while PARKED", parks, a_live);
-    REFUSED("a lease while COMPENSATING", a_done, cancel, b_live);
+    REFUSED("a lease of step 1 out of turn", a_done, cancel, b_live);
     REFUSED("no operation 0 of step 2", a_done, nowhere);
     REFUSED("no operation 2 of step 0", a_done, probe);
     REFUSED("a retry beside a live lease", a_live, again);
     REFUSED("outcome 6", a_lost, late); /* EXPIRED is no worker's to say */
     REFUSED("an end while something is left to do", a_done, end);
     REFUSED("an entry after the end", a_done, b_done, end, cancel);
+    REFUSED("it went on beside a live lease", a_live, accept);
+    REFUSED("it went on beside a live lease", a_live, leaves_out);
+    REFUSED("a repeat of what is done or refused", leaves_out, a_live);
+    REFUSED("not suspended at position 1", a_done, suspend, resume);
+    REFUSED("no transition on RESUMED", suspend, resume, resume);
+    REFUSED("no transition on SUSPENDED", suspend, suspend);
+    REFUSED("no probe of operation 0 of step 0", a_lost, asks);
+    REFUSED("no probe of operation 0 of step 0", a_lost, maybe);
+    REFUSED("no probe at position 1 said so", a_lost, found);
+    REFUSED("outcome 4", a_lost, settled);
 #undef REFUSED
 }
 

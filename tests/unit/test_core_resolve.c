@@ -83,29 +83,32 @@ static void test_p4_what_a_person_found_out_settles_it(void **state)
         const char *stands;
         bool happened;
         const char *state, *step; /* a, afterwards */
-        bool grantable;
+        bool grantable, settles;
     } cases[] = {
-        { UNKNOWN_PARKED, "PARKED in RUNNING: OUTCOME_UNKNOWN", true, "RUNNING", "DONE", true },
-        { UNKNOWN_PARKED, "PARKED in RUNNING: OUTCOME_UNKNOWN", false, "RUNNING", "READY", true },
-        { UNKNOWN_BACKOFF, "RUNNING", true, "RUNNING", "DONE", true },
-        { UNKNOWN_BACKOFF, "RUNNING", false, "RUNNING", "READY", true },
-        { UNKNOWN_TURNED_BACK, "COMPENSATING", true, "COMPENSATING", "COMPENSATION_READY", true },
-        { UNKNOWN_TURNED_BACK, "COMPENSATING", false, "COMPENSATED", "NOT_RUN", false },
-        { FOREIGN, "PARKED in RUNNING: FOREIGN_EFFECT", true, "RUNNING", "DONE", true },
-        { FOREIGN, "PARKED in RUNNING: FOREIGN_EFFECT", false, "RUNNING", "READY", true },
-        { LATE, "PARKED in RUNNING: LATE_EFFECT, doubt", true, "RUNNING", "DONE", true },
-        { LATE, "PARKED in RUNNING: LATE_EFFECT, doubt", false, "RUNNING", "DONE", true },
+        { UNKNOWN_PARKED, "PARKED in RUNNING: OUTCOME_UNKNOWN", true, "RUNNING", "DONE", true,
+          false },
+        { UNKNOWN_PARKED, "PARKED in RUNNING: OUTCOME_UNKNOWN", false, "RUNNING", "READY", true,
+          true },
+        { UNKNOWN_BACKOFF, "RUNNING", true, "RUNNING", "DONE", true, false },
+        { UNKNOWN_BACKOFF, "RUNNING", false, "RUNNING", "READY", true, true },
+        { UNKNOWN_TURNED_BACK, "COMPENSATING", true, "COMPENSATING", "COMPENSATION_READY", true,
+          false },
+        { UNKNOWN_TURNED_BACK, "COMPENSATING", false, "COMPENSATED", "NOT_RUN", false, false },
+        { FOREIGN, "PARKED in RUNNING: FOREIGN_EFFECT", true, "RUNNING", "DONE", true, false },
+        { FOREIGN, "PARKED in RUNNING: FOREIGN_EFFECT", false, "RUNNING", "READY", true, false },
+        { LATE, "PARKED in RUNNING: LATE_EFFECT, doubt", true, "RUNNING", "DONE", true, false },
+        { LATE, "PARKED in RUNNING: LATE_EFFECT, doubt", false, "RUNNING", "DONE", true, false },
         { UNDO_UNKNOWN, "PARKED in COMPENSATING: OUTCOME_UNKNOWN", true, "COMPENSATED",
-          "COMPENSATED", false },
+          "COMPENSATED", false, false },
         { UNDO_UNKNOWN, "PARKED in COMPENSATING: OUTCOME_UNKNOWN", false, "COMPENSATING",
-          "COMPENSATION_READY", true },
+          "COMPENSATION_READY", true, true },
         { UNDO_FAILED, "PARKED in COMPENSATING: COMPENSATION_FAILED", true, "COMPENSATED",
-          "COMPENSATED", false },
+          "COMPENSATED", false, false },
         { UNDO_FAILED, "PARKED in COMPENSATING: COMPENSATION_FAILED", false,
-          "PARKED in COMPENSATING: COMPENSATION_FAILED", "COMPENSATION_REJECTED", false },
-        { KILLER, "PARKED in RUNNING: WORKER_KILLER", true, "RUNNING", "DONE", true },
+          "PARKED in COMPENSATING: COMPENSATION_FAILED", "COMPENSATION_REJECTED", false, false },
+        { KILLER, "PARKED in RUNNING: WORKER_KILLER", true, "RUNNING", "DONE", true, false },
         { KILLER, "PARKED in RUNNING: WORKER_KILLER", false, "PARKED in RUNNING: WORKER_KILLER",
-          "PENDING", false },
+          "PENDING", false, false },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct world world;
@@ -115,13 +118,17 @@ static void test_p4_what_a_person_found_out_settles_it(void **state)
         assert_int_equal(world_resolve(&world, "a", OPERATION_COUNT, cases[i].happened, NULL), 0);
         world_assert_state(&world, cases[i].state);
         world_assert_step(&world, 0, cases[i].step);
+        if (cases[i].settles) { /* a request may still be on its way */
+            assert_false(world_is_grantable(&world));
+            world_assert_waits(&world, WAIT_SETTLE, world.now_ms + 60000);
+            world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
+            assert_non_null(strstr(world.err.msg, "on their way"));
+            world_pass(&world, 60000);
+        }
         assert_int_equal(world_is_grantable(&world), cases[i].grantable);
         /* There is nothing left to say. */
         int rc = world_resolve(&world, "a", OPERATION_COUNT, cases[i].happened, NULL);
-        world_assert_refused(&world, rc,
-                             saga_state_is_terminal(saga_row(world.saga)->state)
-                                 ? "RESOLVE_NOT_ALLOWED"
-                                 : "NOTHING_TO_RESOLVE");
+        world_assert_refused(&world, rc, "NOTHING_TO_RESOLVE");
         world_close(&world);
     }
 }
@@ -149,6 +156,7 @@ static void test_p4_not_done_is_granted_again_with_a_fresh_budget(void **state)
     open_place(&world, UNKNOWN_PARKED);
     world.definition->steps[0].action.retry.max_attempts = 1;
     assert_int_equal(world_resolve(&world, "a", OPERATION_COUNT, false, NULL), 0);
+    world_pass(&world, 60000);
     assert_int_equal(world_run(&world, OUTCOME_DONE), 5); /* LEASE, PARK, RESOLVE, RESUME, LEASE */
     assert_int_equal(saga_entry(world.saga, 5)->try_, 2);
     world_close(&world);
@@ -246,14 +254,18 @@ static void test_skip_goes_on_with_the_step_before(void **state)
     assert_int_equal(entry->kind, ENTRY_SKIP);
     assert_string_equal(entry->actor, "anna");
     assert_string_equal(entry->error_message, "paid back by hand");
-    world_assert_state(&world, "COMPENSATING");
+    world_assert_state(&world, "COMPENSATING, doubt"); /* until somebody has looked */
+    world_assert_step(&world, 1, "COMPENSATION_SKIPPED");
     (void)world_run(&world, OUTCOME_DONE); /* a */
+    world_assert_state(&world, "COMPENSATED, doubt");
+    assert_int_equal(world_resolve(&world, "b", OPERATION_COMPENSATION, true, NULL), 0);
     world_assert_state(&world, "COMPENSATED");
+    world_assert_step(&world, 1, "COMPENSATION_SKIPPED");
     world_close(&world);
     /* The last one that was left: that is the end. */
     open_place(&world, UNDO_UNKNOWN);
     assert_int_equal(world_skip(&world, NULL), 0);
-    world_assert_state(&world, "COMPENSATED");
+    world_assert_state(&world, "COMPENSATED, doubt");
     world_close(&world);
 }
 
@@ -288,6 +300,57 @@ static void test_p8_abandoned_is_an_end_like_any_other(void **state)
     world_close(&world);
 }
 
+/* The end is final: what is found out after it is recorded, clears the doubt, and moves nothing. */
+static void test_after_the_end_what_is_in_doubt_is_settled(void **state)
+{
+    (void)state;
+    static const struct {
+        bool done, abandon, happened;
+        const char *ended, *step; /* a, afterwards */
+    } cases[] = {
+        { true, false, true, "SUCCEEDED", "DONE" },
+        { true, false, false, "SUCCEEDED", "DONE" },
+        { false, false, true, "COMPENSATED", "NOT_RUN" },
+        { false, false, false, "COMPENSATED", "NOT_RUN" },
+        { false, true, true, "ABANDONED", "DONE" },
+        { false, true, false, "ABANDONED", "NOT_RUN" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct world world;
+        print_message("case %zu\n", i);
+        world_open(&world, 1);
+        world.definition->steps[0].action.retry.max_attempts = 1;
+        world_start(&world);
+        int64_t first = world_grant(&world);
+        assert_int_equal(world_lease_end(&world, first, OUTCOME_RELEASED), VERDICT_ACCEPTED);
+        if (cases[i].done)
+            (void)world_run(&world, OUTCOME_DONE);
+        else if (cases[i].abandon)
+            (void)world_run(&world, OUTCOME_RETRY);
+        if (cases[i].abandon)
+            assert_int_equal(world_abandon(&world), 0);
+        else if (!cases[i].done)
+            assert_int_equal(world_cancel(&world), 0);
+        world_assert_refused(&world, world_resolve(&world, "a", OPERATION_COUNT, true, NULL),
+                             "NOTHING_TO_RESOLVE");
+        assert_int_equal(world_report(&world, first, OUTCOME_DONE), VERDICT_STALE);
+        assert_true(saga_row(world.saga)->doubt);
+        /* Nobody heard anything of the compensation: there is nothing to say of it. */
+        world_assert_refused(&world, world_resolve(&world, "a", OPERATION_COMPENSATION, true, NULL),
+                             "NOTHING_TO_RESOLVE");
+        int64_t ended_at_ms = saga_row(world.saga)->ended_at_ms;
+        world_pass(&world, 1000);
+        assert_int_equal(world_resolve(&world, "a", OPERATION_COUNT, cases[i].happened, NULL), 0);
+        world_assert_state(&world, cases[i].ended);
+        world_assert_step(&world, 0, cases[i].step);
+        world_reload(&world);
+        assert_int_equal(saga_row(world.saga)->ended_at_ms, ended_at_ms);
+        assert_false(world_is_grantable(&world));
+        assert_int_equal(world_time(&world), VERDICT_NOTHING);
+        world_close(&world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_what_a_resolution_is_refused_for),
         cmocka_unit_test(test_skip_goes_on_with_the_step_before),
         cmocka_unit_test(test_p8_abandoned_is_an_end_like_any_other),
+        cmocka_unit_test(test_after_the_end_what_is_in_doubt_is_settled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

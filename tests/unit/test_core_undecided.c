@@ -152,6 +152,28 @@ static void test_p8_a_foreign_effect_behind_another_cause_parks_again(void **sta
     world_close(&world);
 }
 
+/* What a probe found is told by the RESOLVE that follows from it, and that is missing. */
+static void test_p4_an_answer_of_a_probe_that_nobody_acted_on_is_asked_for_again(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 2);
+    world.definition->steps[0].settle_ms = 0;
+    world.definition->steps[0].action.effect = EFFECT_PROBED;
+    (void)world_add_probe(&world, 0, OPERATION_ACTION);
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_UNKNOWN);
+    int64_t probe = world_grant_of(&world, 0, OPERATION_PROBE);
+    world.entries[probe - 1].outcome = OUTCOME_DONE;
+    world.entries[probe - 1].finished_at_ms = world.now_ms;
+    world_reload(&world);
+    world_assert_step(&world, 0, "UNKNOWN");
+    probe = world_grant_of(&world, 0, OPERATION_PROBE);
+    assert_int_equal(world_report(&world, probe, OUTCOME_DONE), VERDICT_ACCEPTED);
+    world_assert_step(&world, 0, "DONE");
+    world_close(&world);
+}
+
 /* An END entry is no way to end what is not over. */
 static void test_an_end_while_something_is_left_is_refused(void **state)
 {
@@ -180,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_p4_an_unknown_that_nobody_acted_on_is_acted_on),
         cmocka_unit_test(test_p5_a_failed_compensation_that_nobody_acted_on_parks),
         cmocka_unit_test(test_p8_a_foreign_effect_behind_another_cause_parks_again),
+        cmocka_unit_test(test_p4_an_answer_of_a_probe_that_nobody_acted_on_is_asked_for_again),
         cmocka_unit_test(test_an_end_while_something_is_left_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

@@ -2,23 +2,32 @@
  * seeded random walks over random definitions; after each commit the tables are replayed and
  * compared (core_world.c), and the journal is judged by an oracle that knows nothing of the core.
  */
+#include "core/limits.h"
 #include "core_world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { STEPS_MAX = 5, EVENTS = 60, WALKS = 8000, WALKS_FULL = 300000 };
+enum { STEPS_MAX = 5, EVENTS = 60, GO_HOME = 200, WALKS = 8000, WALKS_FULL = 300000 };
 
-/* What an observer of the tables knows, in the order of events. */
+/* What an observer of the tables knows of an action or a compensation, in the order of events. */
+struct known {
+    int maybe; /* unsettled attempts */
+    bool done, doubt;
+    int tries, probes;      /* that were not given back */
+    int64_t settle_from_ms; /* a request may be on its way: settle time runs from here */
+    int64_t window_from_ms; /* the first attempt since nothing was unsettled */
+    int64_t not_done_seq;   /* the last time that it was said not to have happened */
+    bool waits;             /* and nothing was tried since */
+    int not_done;           /* how often */
+};
+
 struct oracle {
-    int maybe[STEPS_MAX][2]; /* unsettled attempts */
-    bool done[STEPS_MAX][2];
-    int tries[STEPS_MAX][2];
-    int64_t settle_from_ms[STEPS_MAX];
+    struct known of[STEPS_MAX][2];
+    bool passed[STEPS_MAX], undone[STEPS_MAX]; /* gone on without; compensation was granted */
     int64_t lost_until_ms;
-    bool turned_back;
+    bool turned_back, end_doubt;
     size_t seen; /* entries */
-    bool foreign;
 };
 
 static const struct step_rule *rule_of(const struct world *world, int step)
@@ -31,57 +40,114 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static int64_t settle_ms(const struct world *world, int step)
+{
+    return larger(rule_of(world, step)->settle_ms, 0);
+}
+
+static bool may_have_happened(const struct known *known)
+{
+    return known->done || known->maybe > 0;
+}
+
+static const struct operation_rule *operation_of(const struct world *world, int step, int op)
+{
+    return op ? &rule_of(world, step)->compensation : &rule_of(world, step)->action;
+}
+
+/* A repeat of what may have happened: the class allows it, and its key is remembered when it
+ * arrives. */
+static void judge_repeat(struct known *known, const struct world *world,
+                         const struct journal_entry *lease, const struct operation_rule *rule)
+{
+    if (known->maybe > 0)
+        assert_int_equal(rule->effect, EFFECT_IDEMPOTENT);
+    else
+        known->window_from_ms = lease->leased_at_ms;
+    if (rule->window_ms)
+        assert_true(lease->attempt_until_ms + settle_ms(world, lease->step) <=
+                    known->window_from_ms + rule->window_ms);
+    if (world->skew_ms == 0)
+        assert_true(lease->attempt_until_ms >= lease->leased_at_ms + ATTEMPT_LEAST_MS);
+    int64_t estimate = larger(world->now_ms, world->now_ms + world->skew_ms);
+    if (known->waits) /* what did not happen may be on its way still */
+        assert_true(estimate >= known->settle_from_ms + settle_ms(world, lease->step));
+    known->waits = false;
+}
+
+static void judge_compensation(const struct oracle *oracle, const struct world *world, int step)
+{
+    const struct known *action = &oracle->of[step][0];
+    assert_true(oracle->turned_back);
+    assert_true(may_have_happened(action));
+    int64_t estimate = larger(world->now_ms, world->now_ms + world->skew_ms);
+    assert_true(estimate >= oracle->lost_until_ms);
+    if (!action->done && !rule_of(world, step)->guarded)
+        assert_true(estimate >= action->settle_from_ms + settle_ms(world, step));
+    for (int i = step + 1; i < (int)world->definition->step_count; i++)
+        if (rule_of(world, i)->has_compensation && may_have_happened(&oracle->of[i][0]))
+            assert_true(oracle->of[i][1].done); /* strict reverse order */
+}
+
 static void judge_grant(struct oracle *oracle, const struct world *world,
                         const struct journal_entry *lease)
 {
     int step = lease->step;
-    int op = lease->operation == OPERATION_COMPENSATION;
-    const struct operation_rule *rule =
-        definition_rule(world->definition, (size_t)step, lease->operation);
-    assert_false(oracle->done[step][op]);
-    if (rule->effect == EFFECT_AT_MOST_ONCE)
-        assert_int_equal(oracle->maybe[step][op], 0); /* never repeated once unknown */
-    assert_int_equal(lease->try_, ++oracle->tries[step][op]);
     for (size_t i = 0; i + 1 < world->count; i++) /* no lease beside a live one */
         if (world->entries[i].kind == ENTRY_LEASE && &world->entries[i] != lease)
             assert_int_not_equal(world->entries[i].outcome, OUTCOME_NONE);
-    if (!op) {
-        assert_false(oracle->turned_back);
-        for (int i = 0; i < step; i++)
-            assert_true(oracle->done[i][0]);
+    enum saga_state at = saga_row(world->saga)->state;
+    assert_true(at == SAGA_RUNNING || at == SAGA_COMPENSATING);
+    if (lease->operation == OPERATION_PROBE) {
+        int about = oracle->undone[step];
+        assert_true(oracle->of[step][about].maybe > 0);
+        assert_non_null(operation_of(world, step, about)->probe);
+        assert_int_equal(lease->try_, ++oracle->of[step][about].probes);
         return;
     }
-    assert_true(oracle->turned_back);
-    assert_true(oracle->done[step][0] || oracle->maybe[step][0] > 0);
-    int64_t estimate = world->now_ms + world->skew_ms;
-    assert_true(estimate >= oracle->lost_until_ms);
-    if (!oracle->done[step][0] && !rule_of(world, step)->guarded)
-        assert_true(estimate >= oracle->settle_from_ms[step] + rule_of(world, step)->settle_ms);
-    for (int i = step + 1; i < (int)world->definition->step_count; i++)
-        if (rule_of(world, i)->has_compensation && (oracle->done[i][0] || oracle->maybe[i][0] > 0))
-            assert_true(oracle->done[i][1]); /* strict reverse order */
+    int op = lease->operation == OPERATION_COMPENSATION;
+    struct known *known = &oracle->of[step][op];
+    assert_false(known->done);
+    assert_int_equal(lease->try_, ++known->tries);
+    judge_repeat(known, world, lease, operation_of(world, step, op));
+    struct task_view task;
+    saga_task_view(world->saga, lease->seq, &task);
+    assert_int_equal(task.generation, task.rule->fresh_key ? known->not_done : 0);
+    if (op) {
+        judge_compensation(oracle, world, step);
+        oracle->undone[step] = true;
+        assert_int_equal(task.action_done, oracle->of[step][0].done);
+        return;
+    }
+    assert_false(oracle->turned_back);
+    assert_false(oracle->passed[step]);
+    for (int i = 0; i < step; i++)
+        assert_true(oracle->of[i][0].done || oracle->passed[i]);
 }
 
 static void judge_finish(struct oracle *oracle, const struct journal_entry *lease, bool foreign)
 {
     int step = lease->step;
+    if (lease->operation == OPERATION_PROBE) { /* evidence: a RESOLVE says what follows */
+        oracle->of[step][oracle->undone[step]].probes -= lease->outcome == OUTCOME_RELEASED;
+        return;
+    }
     int op = lease->operation == OPERATION_COMPENSATION;
+    struct known *known = &oracle->of[step][op];
     if (lease->outcome == OUTCOME_RELEASED)
-        oracle->tries[step][op]--;
+        known->tries--;
     if (outcome_is_success(lease->outcome)) {
-        oracle->done[step][op] = !foreign;
-        oracle->maybe[step][op] = 0;
+        known->done = !foreign;
+        known->maybe = 0;
     }
     if (!outcome_is_unknown(lease->outcome))
         return;
-    oracle->maybe[step][op]++;
-    if (op)
-        return;
+    known->maybe++;
     int64_t from = lease->finished_at_ms;
     if (lease->outcome != OUTCOME_UNKNOWN)
         from = larger(from, lease->lease_until_ms);
-    oracle->settle_from_ms[step] = larger(oracle->settle_from_ms[step], from);
-    if (lease->outcome == OUTCOME_STREAM_LOST)
+    known->settle_from_ms = larger(known->settle_from_ms, from);
+    if (!op && lease->outcome == OUTCOME_STREAM_LOST)
         oracle->lost_until_ms = larger(oracle->lost_until_ms, lease->lease_until_ms);
 }
 
@@ -89,38 +155,106 @@ static void judge_late(struct oracle *oracle, const struct world *world,
                        const struct journal_entry *late, bool foreign)
 {
     const struct journal_entry *lease = &world->entries[late->about - 1];
+    if (late->operation == OPERATION_PROBE)
+        return;
     int step = late->step;
     int op = late->operation == OPERATION_COMPENSATION;
+    struct known *known = &oracle->of[step][op];
+    if (late->outcome == OUTCOME_UNKNOWN)
+        known->settle_from_ms = larger(known->settle_from_ms, late->finished_at_ms);
     if (world->verdict == VERDICT_ACCEPTED) {
-        if (outcome_is_success(late->outcome)) {
-            oracle->done[step][op] = !foreign;
-            oracle->maybe[step][op] = 0;
-        } else {
-            oracle->maybe[step][op]--;
-        }
+        known->maybe = outcome_is_success(late->outcome) ? 0 : known->maybe - 1;
+        known->done = outcome_is_success(late->outcome) && !foreign;
+        if (oracle->passed[step] && known->maybe == 0)
+            known->doubt = false;
         return;
     }
+    /* Nothing reckoned with it: from here on it may have happened, if that can be acted on. */
     bool effect = outcome_is_success(late->outcome) || late->outcome == OUTCOME_UNKNOWN;
-    if (effect && lease->outcome == OUTCOME_RELEASED && !op && !oracle->done[step][0] &&
-        !oracle->turned_back)
-        oracle->maybe[step][0]++;
+    bool uncounted = lease->outcome == OUTCOME_RELEASED || lease->seq < known->not_done_seq;
+    if (!effect || !uncounted || op || oracle->turned_back)
+        return;
+    known->maybe += !known->done;
+    known->settle_from_ms = larger(known->settle_from_ms, late->finished_at_ms);
+    if (lease->leased_at_ms < known->window_from_ms)
+        known->window_from_ms = lease->leased_at_ms;
 }
 
-/* A person's word changes what nothing rests on yet. */
+/* A person's or a probe's word changes what nothing rests on yet. */
 static void judge_resolve(struct oracle *oracle, const struct world *world,
                           const struct journal_entry *resolved)
 {
     int step = resolved->step;
     int op = resolved->operation == OPERATION_COMPENSATION;
-    for (size_t i = 0; !op && i < world->count; i++)
-        if (world->entries[i].kind == ENTRY_LEASE && world->entries[i].step == step &&
-            world->entries[i].operation == OPERATION_COMPENSATION &&
-            world->entries[i].seq < resolved->seq)
-            return;
-    if (oracle->done[step][op])
+    struct known *known = &oracle->of[step][op];
+    known->doubt = false;
+    oracle->end_doubt = false;
+    if (resolved->about) {
+        const struct journal_entry *said = &world->entries[resolved->about - 1];
+        assert_int_equal(said->outcome, resolved->outcome);
+        if (said->kind == ENTRY_LATE_REPORT)
+            said = &world->entries[said->about - 1];
+        assert_int_equal(said->operation, OPERATION_PROBE);
+        if (resolved->outcome == OUTCOME_NOT_DONE) /* it looked when nothing was on its way */
+            assert_true(said->leased_at_ms >= known->settle_from_ms + settle_ms(world, step));
+    }
+    if ((!op && oracle->undone[step]) || known->done)
         return;
-    oracle->maybe[step][op] = 0;
-    oracle->done[step][op] = resolved->outcome == OUTCOME_DONE;
+    bool done = resolved->outcome == OUTCOME_DONE;
+    if (done && !op && saga_row(world->saga)->state == SAGA_COMPENSATED &&
+        world->transition.state_from == SAGA_COMPENSATED && rule_of(world, step)->has_compensation)
+        return; /* nothing can be taken back any more */
+    known->maybe = 0;
+    known->done = done;
+    if (done)
+        return;
+    known->not_done++;
+    known->not_done_seq = resolved->seq;
+    known->waits = !resolved->about;
+}
+
+/* The saga goes on without it, or without what takes it back. */
+static void judge_passed(struct oracle *oracle, const struct world *world,
+                         const struct journal_entry *entry)
+{
+    struct known *action = &oracle->of[entry->step][0];
+    const struct operation_rule *rule = operation_of(world, entry->step, 0);
+    assert_false(oracle->turned_back);
+    assert_false(action->done);
+    if (entry->kind == ENTRY_ACCEPT) {
+        assert_true(action->maybe > 0);
+        assert_int_equal(rule->on_unknown, ON_UNKNOWN_ACCEPT);
+        action->doubt = true;
+    } else {
+        assert_int_equal(action->maybe, 0);
+        assert_int_equal(rule->on_exhausted, ON_EXHAUSTED_CONTINUE);
+    }
+    oracle->passed[entry->step] = true;
+}
+
+static void judge_decision(struct oracle *oracle, const struct world *world,
+                           const struct journal_entry *entry)
+{
+    int op = entry->operation == OPERATION_COMPENSATION;
+    if (entry->kind == ENTRY_ACCEPT || entry->kind == ENTRY_CONTINUE)
+        judge_passed(oracle, world, entry);
+    if (entry->kind == ENTRY_SKIP) {
+        oracle->of[entry->step][1].done = oracle->of[entry->step][1].doubt = true;
+        oracle->of[entry->step][1].maybe = 0;
+    }
+    if (entry->kind == ENTRY_PARK && entry->reason == PARK_LATE_EFFECT)
+        oracle->of[entry->step][op].doubt = true;
+    if (entry->kind == ENTRY_PARK &&
+        (entry->reason == PARK_OUTCOME_UNKNOWN || entry->reason == PARK_IDEMPOTENCY_WINDOW_OVER))
+        assert_true(oracle->of[entry->step][op].maybe > 0);
+    if (entry->kind == ENTRY_PARK && entry->reason == PARK_RETRIES_EXHAUSTED)
+        assert_int_equal(oracle->of[entry->step][0].maybe, 0);
+    if (entry->kind == ENTRY_MAYBE)
+        assert_true(oracle->turned_back && oracle->of[entry->step][0].maybe > 0);
+    if (entry->kind == ENTRY_COMPENSATE) {
+        assert_false(oracle->turned_back);
+        oracle->turned_back = true;
+    }
 }
 
 static void judge_end(const struct oracle *oracle, const struct world *world)
@@ -130,10 +264,9 @@ static void judge_end(const struct oracle *oracle, const struct world *world)
     bool succeeded = saga_row(world->saga)->state == SAGA_SUCCEEDED;
     for (int i = 0; i < (int)world->definition->step_count; i++) {
         if (succeeded)
-            assert_true(oracle->done[i][0]);
-        else if (rule_of(world, i)->has_compensation &&
-                 (oracle->done[i][0] || oracle->maybe[i][0] > 0))
-            assert_true(oracle->done[i][1]);
+            assert_true(oracle->of[i][0].done || oracle->passed[i]);
+        else if (rule_of(world, i)->has_compensation && may_have_happened(&oracle->of[i][0]))
+            assert_true(oracle->of[i][1].done);
     }
 }
 
@@ -151,21 +284,20 @@ static void judge(struct oracle *oracle, const struct world *world)
         const struct journal_entry *entry = &world->entries[oracle->seen];
         if (entry->kind == ENTRY_LEASE)
             judge_grant(oracle, world, entry);
-        if (entry->kind == ENTRY_LATE_REPORT)
+        else if (entry->kind == ENTRY_LATE_REPORT)
             judge_late(oracle, world, entry, foreign);
-        if (entry->kind == ENTRY_RESOLVE)
+        else if (entry->kind == ENTRY_RESOLVE)
             judge_resolve(oracle, world, entry);
-        if (entry->kind == ENTRY_SKIP) {
-            oracle->done[entry->step][1] = true;
-            oracle->maybe[entry->step][1] = 0;
-        }
-        if (entry->kind == ENTRY_COMPENSATE) {
-            assert_false(oracle->turned_back);
-            oracle->turned_back = true;
-        }
+        else
+            judge_decision(oracle, world, entry);
     }
     if (transition->ends)
         judge_end(oracle, world);
+    bool doubt = oracle->end_doubt =
+        oracle->end_doubt || (transition->late_row && transition->late.effect);
+    for (int i = 0; i < STEPS_MAX; i++)
+        doubt = doubt || oracle->of[i][0].doubt || oracle->of[i][1].doubt;
+    assert_int_equal(world->row.doubt, doubt);
 }
 
 static bool chance(struct rng *rng, uint64_t percent)
@@ -173,21 +305,51 @@ static bool chance(struct rng *rng, uint64_t percent)
     return rng_below(rng, 100) < percent;
 }
 
-static void random_rule(struct rng *rng, struct operation_rule *rule, bool forward)
+static void random_retry(struct rng *rng, struct operation_rule *rule)
 {
-    rule->effect = chance(rng, 50) ? EFFECT_AT_MOST_ONCE : EFFECT_IDEMPOTENT;
     if (chance(rng, 30))
         rule->retry.max_attempts = 1 + (uint32_t)rng_below(rng, 4);
     if (chance(rng, 30))
         rule->retry.for_ms = 1000 + (int64_t)rng_below(rng, 200000);
     if (chance(rng, 30))
-        rule->start_timeout_ms = 1000 + (int64_t)rng_below(rng, 60000);
-    if (chance(rng, 30))
         rule->attempt_timeout_ms = 100 + (int64_t)rng_below(rng, 60000);
-    if (forward && chance(rng, 40))
-        rule->on_unknown = ON_UNKNOWN_COMPENSATE;
-    if (forward && chance(rng, 40))
-        rule->on_exhausted = ON_EXHAUSTED_COMPENSATE;
+    rule->lost_leases_max = 1 + (int32_t)rng_below(rng, 4);
+}
+
+static void random_probe(struct world *world, struct rng *rng, size_t step, bool forward)
+{
+    struct operation_rule *probe =
+        world_add_probe(world, step, forward ? OPERATION_ACTION : OPERATION_COMPENSATION);
+    int64_t settle = settle_ms(world, (int)step);
+    random_retry(rng, probe);
+    probe->retry.for_ms = larger(probe->retry.for_ms, settle + 1);
+    if (probe->retry.max_attempts == 1 && settle > 0)
+        probe->retry.max_attempts = 2;
+}
+
+static void random_rule(struct world *world, struct rng *rng, size_t step, bool forward)
+{
+    struct step_rule *of = &world->definition->steps[step];
+    struct operation_rule *rule = forward ? &of->action : &of->compensation;
+    rule->effect = (enum effect)rng_below(rng, EFFECT_COUNT);
+    random_retry(rng, rule);
+    if (chance(rng, 30))
+        rule->start_timeout_ms = 1000 + (int64_t)rng_below(rng, 60000);
+    if (rule->effect == EFFECT_PROBED || (rule->effect == EFFECT_IDEMPOTENT && chance(rng, 40)))
+        random_probe(world, rng, step, forward);
+    rule->fresh_key = rule->probe && chance(rng, 40);
+    if (rule->effect == EFFECT_IDEMPOTENT && chance(rng, 50))
+        rule->window_ms = of->settle_ms + 1000 + (int64_t)rng_below(rng, 100000);
+    if (forward && chance(rng, 60))
+        rule->on_unknown = chance(rng, 50) ? ON_UNKNOWN_COMPENSATE : ON_UNKNOWN_ACCEPT;
+    if (forward && chance(rng, 60))
+        rule->on_exhausted = chance(rng, 50) ? ON_EXHAUSTED_COMPENSATE : ON_EXHAUSTED_CONTINUE;
+}
+
+static void tell_fault(void *ctx, const char *field, const char *description)
+{
+    (void)ctx;
+    print_error("%s: %s\n", field, description);
 }
 
 static void random_definition(struct world *world, struct rng *rng)
@@ -200,10 +362,12 @@ static void random_definition(struct world *world, struct rng *rng)
         struct step_rule *step = &definition->steps[i];
         step->has_compensation = chance(rng, 80);
         step->guarded = chance(rng, 50);
-        step->settle_ms = step->guarded ? -1 : (int64_t)rng_below(rng, 20000);
-        random_rule(rng, &step->action, true);
-        random_rule(rng, &step->compensation, false);
+        step->settle_ms = chance(rng, 20) ? 0 : (int64_t)rng_below(rng, 20000);
+        random_rule(world, rng, i, true);
+        if (step->has_compensation)
+            random_rule(world, rng, i, false);
     }
+    assert_int_equal(definition_check(definition, tell_fault, NULL), 0);
 }
 
 /* Adds a grant to the transition of the event just applied, as the engine does. */
@@ -236,11 +400,20 @@ static void event_report(struct world *world, struct rng *rng)
     const struct journal_entry *entry = saga_entry(world->saga, seq);
     static const enum outcome outcomes[] = { OUTCOME_DONE,    OUTCOME_DONE,    OUTCOME_DONE,
                                              OUTCOME_DONE,    OUTCOME_DONE,    OUTCOME_ALREADY_DONE,
-                                             OUTCOME_RETRY,   OUTCOME_RETRY,   OUTCOME_RETRY,
-                                             OUTCOME_UNKNOWN, OUTCOME_UNKNOWN, OUTCOME_REJECTED };
+                                             OUTCOME_RETRY,   OUTCOME_RETRY,   OUTCOME_UNKNOWN,
+                                             OUTCOME_UNKNOWN, OUTCOME_UNKNOWN, OUTCOME_REJECTED,
+                                             OUTCOME_NOT_DONE };
+    static const enum outcome answers[] = {
+        OUTCOME_DONE,          OUTCOME_DONE,         OUTCOME_NOT_DONE,      OUTCOME_NOT_DONE,
+        OUTCOME_NOT_DONE,      OUTCOME_NOT_DONE,     OUTCOME_STILL_UNKNOWN, OUTCOME_STILL_UNKNOWN,
+        OUTCOME_STILL_UNKNOWN, OUTCOME_ALREADY_DONE, OUTCOME_REJECTED,      OUTCOME_RETRY,
+        OUTCOME_UNKNOWN,
+    };
+    bool probe = entry && entry->operation == OPERATION_PROBE;
+    size_t which = rng_below(rng, ARRAY_LEN(outcomes));
     struct report report = {
         .fence = entry && chance(rng, 97) ? entry->fence : (int64_t)rng_next(rng),
-        .outcome = outcomes[rng_below(rng, ARRAY_LEN(outcomes))],
+        .outcome = probe ? answers[which] : outcomes[which],
         .output = { (uint8_t *)"output", rng_below(rng, 7) },
         .ours = chance(rng, 50),
         .error_code = chance(rng, 50) ? "CODE" : NULL,
@@ -283,37 +456,47 @@ static void event_time(struct world *world, struct rng *rng)
     commit(world, rng);
 }
 
+static int resolve(struct world *world, struct rng *rng, int64_t now_ms)
+{
+    char name[] = { (char)('a' + rng_below(rng, world->definition->step_count)), '\0' };
+    struct resolution resolution = {
+        .step = name,
+        .operation = (enum operation)rng_below(rng, 2),
+        .happened = chance(rng, 50),
+        .actor = "anna",
+        .evidence = "why",
+    };
+    if (chance(rng, 50))
+        resolution.operation = OPERATION_COUNT;
+    return saga_on_resolve(world->saga, &resolution, now_ms, &world->transition, &world->verdict,
+                           &world->err);
+}
+
 static void event_operator(struct world *world, struct rng *rng)
 {
+    struct transition *transition = &world->transition;
+    enum verdict *verdict = &world->verdict;
+    struct err *err = &world->err;
     int64_t now_ms = world->now_ms + world->skew_ms;
     uint64_t which = rng_below(rng, 100);
+    bool suspended = saga_row(world->saga)->park_reason == PARK_SUSPENDED;
     int rc;
-    if (which < 20) {
-        rc = saga_on_cancel(world->saga, "anna", "why", now_ms, &world->transition, &world->verdict,
-                            &world->err);
-    } else if (which < 55) {
-        rc = saga_on_retry(world->saga, NULL, "anna", "why", now_ms, &world->transition,
-                           &world->verdict, &world->err);
-    } else if (which < 90) {
-        char name[] = { (char)('a' + rng_below(rng, world->definition->step_count)), '\0' };
-        struct resolution resolution = {
-            .step = name,
-            .operation = (enum operation)rng_below(rng, 2),
-            .happened = chance(rng, 50),
-            .actor = "anna",
-            .evidence = "why",
-        };
-        if (chance(rng, 50))
-            resolution.operation = OPERATION_COUNT;
-        rc = saga_on_resolve(world->saga, &resolution, now_ms, &world->transition, &world->verdict,
-                             &world->err);
-    } else if (which < 97) {
-        rc = saga_on_skip(world->saga, NULL, "anna", "why", now_ms, &world->transition,
-                          &world->verdict, &world->err);
-    } else {
-        rc = saga_on_abandon(world->saga, "anna", "why", now_ms, &world->transition,
-                             &world->verdict, &world->err);
-    }
+    if (suspended && chance(rng, 60))
+        rc = saga_on_resume(world->saga, "anna", "why", now_ms, transition, verdict, err);
+    else if (which < 15)
+        rc = saga_on_cancel(world->saga, "anna", "why", now_ms, transition, verdict, err);
+    else if (which < 45)
+        rc = saga_on_retry(world->saga, NULL, "anna", "why", now_ms, transition, verdict, err);
+    else if (which < 75)
+        rc = resolve(world, rng, now_ms);
+    else if (which < 82)
+        rc = saga_on_skip(world->saga, NULL, "anna", "why", now_ms, transition, verdict, err);
+    else if (which < 84)
+        rc = saga_on_abandon(world->saga, "anna", "why", now_ms, transition, verdict, err);
+    else if (which < 96)
+        rc = saga_on_suspend(world->saga, "anna", "why", now_ms, transition, verdict, err);
+    else
+        rc = saga_on_resume(world->saga, "anna", "why", now_ms, transition, verdict, err);
     if (rc)
         assert_int_equal(rc, ERR_PRECONDITION);
     else
@@ -329,6 +512,24 @@ static void event_extend(struct world *world)
     lease->lease_until_ms = saga_entry(world->saga, lease->seq)->lease_until_ms;
 }
 
+/* Another node records how the lease ended with an outdated copy: nothing that follows from it. */
+static void event_elsewhere(struct world *world, struct rng *rng)
+{
+    struct journal_entry *lease = world->count ? &world->entries[world->count - 1] : NULL;
+    if (!lease || lease->kind != ENTRY_LEASE || lease->outcome != OUTCOME_NONE)
+        return;
+    static const enum outcome outcomes[] = { OUTCOME_DONE,    OUTCOME_DONE,     OUTCOME_RETRY,
+                                             OUTCOME_UNKNOWN, OUTCOME_REJECTED, OUTCOME_RELEASED };
+    lease->outcome = outcomes[rng_below(rng, ARRAY_LEN(outcomes))];
+    if (lease->operation == OPERATION_PROBE && chance(rng, 50))
+        lease->outcome = chance(rng, 50) ? OUTCOME_NOT_DONE : OUTCOME_STILL_UNKNOWN;
+    lease->finished_at_ms = world->now_ms;
+    if (lease->outcome == OUTCOME_RETRY && chance(rng, 50))
+        lease->retry_at_ms = world->now_ms + (int64_t)rng_below(rng, 5000);
+    world->transition = (struct transition){ .finishes = true, .finish_seq = lease->seq };
+    world_reload(world);
+}
+
 static void event(struct world *world, struct rng *rng)
 {
     world->transition = (struct transition){ 0 };
@@ -341,15 +542,45 @@ static void event(struct world *world, struct rng *rng)
         event_report(world, rng);
     } else if (which < 82) {
         event_time(world, rng);
-    } else if (which < 89) {
+    } else if (which < 88) {
         event_lease_end(world, rng);
     } else if (which < 94) {
         event_operator(world, rng);
     } else if (which < 97) {
         event_extend(world);
+    } else if (which < 98) {
+        event_elsewhere(world, rng);
     } else {
         world_reload(world);
     }
+}
+
+/* Workers come back, and everything is done from now on: then it ends, or a person must help. */
+static void go_home(struct world *world, struct oracle *oracle)
+{
+    world->skew_ms = 0;
+    for (int i = 0; i < GO_HOME; i++) {
+        enum saga_state at = saga_row(world->saga)->state;
+        int64_t seq = saga_last_seq(world->saga);
+        if (saga_state_is_terminal(at) || at == SAGA_PARKED)
+            return;
+        world->transition = (struct transition){ 0 };
+        while (seq > 0 && !saga_lease_is_open(world->saga, world->entries[seq - 1].fence))
+            seq--;
+        if (seq > 0) {
+            assert_int_equal(world_report(world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
+        } else if (world_time(world) == VERDICT_NOTHING) {
+            int64_t due = saga_due_at(world->saga), grantable = saga_grantable_at(world->saga);
+            if (world_is_grantable(world))
+                (void)world_grant(world);
+            else if (due != INT64_MAX || grantable != INT64_MAX)
+                world->now_ms = larger(world->now_ms + 1, due < grantable ? due : grantable);
+            else
+                fail_msg("nothing takes it on");
+        }
+        judge(oracle, world);
+    }
+    fail_msg("it does not come to an end");
 }
 
 static void walk(uint64_t seed, int *ends)
@@ -368,7 +599,8 @@ static void walk(uint64_t seed, int *ends)
         event(&world, &rng);
         if (saga_state_is_terminal(before)) {
             assert_int_equal(saga_row(world.saga)->state, before);
-            assert_int_equal(world.count, entries);
+            for (size_t at = entries; at < world.count; at++)
+                assert_int_equal(world.entries[at].kind, ENTRY_RESOLVE);
             assert_false(world_is_grantable(&world));
         }
         judge(&oracle, &world);
@@ -376,6 +608,7 @@ static void walk(uint64_t seed, int *ends)
             world.epoch++;
     }
     ends[saga_row(world.saga)->state]++;
+    go_home(&world, &oracle);
     world_close(&world);
 }
 

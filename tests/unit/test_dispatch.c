@@ -241,14 +241,21 @@ static void test_idempotency_key_is_the_documented_digest(void **state)
     (void)state;
     char key[IDEMPOTENCY_KEY_SIZE], other[IDEMPOTENCY_KEY_SIZE];
     assert_int_equal(
-        idempotency_key("default", "settlement", "S-1", 1, "debit", OPERATION_ACTION, key), 0);
+        idempotency_key("default", "settlement", "S-1", 1, "debit", OPERATION_ACTION, 0, key), 0);
     assert_string_equal(key, "69d85fba6bc56e71894b449909cf6a55");
-    assert_int_equal(
-        idempotency_key("default", "settlement", "S-1", 1, "debit", OPERATION_COMPENSATION, other),
-        0);
+    assert_int_equal(idempotency_key("default", "settlement", "S-1", 1, "debit",
+                                     OPERATION_COMPENSATION, 0, other),
+                     0);
     assert_string_not_equal(key, other);
     assert_int_equal(
-        idempotency_key("default", "settlement", "S-1", 2, "debit", OPERATION_ACTION, other), 0);
+        idempotency_key("default", "settlement", "S-1", 2, "debit", OPERATION_ACTION, 0, other), 0);
+    assert_string_not_equal(key, other);
+    /* A later generation is another key. */
+    assert_int_equal(
+        idempotency_key("default", "settlement", "S-1", 1, "debit", OPERATION_ACTION, 2, other), 0);
+    assert_string_equal(other, "38d3a8f3b30bf2fe1e0e29b34669e91f");
+    assert_int_equal(
+        idempotency_key("default", "settlement", "S-1", 1, "debit", OPERATION_ACTION, 1, key), 0);
     assert_string_not_equal(key, other);
 }
 

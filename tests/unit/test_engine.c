@@ -111,6 +111,7 @@ static int decode(const struct bytes *content, struct definition **ret, struct e
         step->action.retry = (struct retry){ DEFAULT_RETRY_FOR_MS, 1000, 60000, 0 };
         step->action.lease_ms = DEFAULT_LEASE_MS;
         step->action.attempt_timeout_ms = DEFAULT_ATTEMPT_TIMEOUT_MS;
+        step->action.lost_leases_max = DEFAULT_LOST_LEASES_MAX;
     }
     *ret = definition;
     return 0;
