@@ -122,7 +122,8 @@ static void let_effects_out(struct engine *engine, struct slot *slot, struct fli
             COUNT(engine, late_reports, 1);
         }
     }
-    if (t->changes_row)
+    bool ended_before = saga_state_is_terminal(t->state_from);
+    if (t->changes_row && !ended_before) /* else its doubt changed alone */
         count_state(engine, saga_row(slot->saga)->state);
     if (t->late_row)
         COUNT(engine, late_reports, 1);
@@ -279,9 +280,16 @@ static void start_exists(struct engine *engine, struct flight *flight)
 /* --- loads
  * ------------------------------------------------------------------------------------------ */
 
-static void works_fail_all(struct engine *engine, struct slot *slot, const struct err *err)
+/* There was no such saga when it was looked for. What was asked after that is left: it may have
+ * been started since. */
+static void works_fail(struct engine *engine, struct slot *slot, const struct err *err)
 {
-    for (struct engine_work *work; (work = slot_take_work(slot));) {
+    while (slot->first) {
+        bool later = slot->first->kind == WORK_VERB || slot->first->kind == WORK_REPORT ||
+                     slot->first->kind == WORK_EXTEND;
+        if (later && slot->first->asked >= engine->batch_number)
+            return;
+        struct engine_work *work = slot_take_work(slot);
         if (work->kind == WORK_START_EXISTED)
             start_item_answered(engine, work); /* its rows were purged: the key says enough */
         else if (work->kind == WORK_START_CHECK)
@@ -315,8 +323,11 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
         struct err err;
         err_set(&err, ERR_NOT_FOUND, "no such saga");
         slot->state = SLOT_UNLOADED;
-        works_fail_all(engine, slot, &err);
-        slot_free(engine, slot);
+        works_fail(engine, slot, &err);
+        if (slot->first)
+            slot_make_runnable(engine, slot);
+        else
+            slot_free(engine, slot);
         return;
     }
     slot_block(engine, slot);

@@ -280,9 +280,7 @@ static const struct dispatch_handler *waits_for(struct engine *engine, const str
     struct grantable what;
     if (!saga_grantable(slot->saga, engine_db_now(engine), &what, 1))
         return NULL;
-    return dispatch_handler(
-        engine->dispatch,
-        definition_rule(saga_definition(slot->saga), what.step, what.operation)->handler);
+    return dispatch_handler(engine->dispatch, what.rule->handler);
 }
 
 int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot)

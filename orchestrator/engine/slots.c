@@ -151,8 +151,7 @@ void slot_block(struct engine *engine, struct slot *slot)
 static void lease_register(struct engine *engine, struct slot *slot,
                            const struct journal_entry *entry, bool ours)
 {
-    const struct operation_rule *rule =
-        definition_rule(saga_definition(slot->saga), (size_t)entry->step, entry->operation);
+    const struct operation_rule *rule = saga_lease_rule(slot->saga, entry->seq);
     struct dispatch_handler *handler = dispatch_handler(engine->dispatch, rule->handler);
     struct lease *lease = mem_calloc(1, sizeof *lease);
     if (!handler || !lease ||
@@ -216,10 +215,8 @@ static void ready_update(struct engine *engine, struct slot *slot)
     }
     if (dispatch_ready_waits(&slot->ready))
         return;
-    const struct definition *definition = saga_definition(slot->saga);
-    const struct operation_rule *rule = definition_rule(definition, what.step, what.operation);
-    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, rule->handler);
-    if (!handler || dispatch_ready_put(handler, definition, &slot->ready)) {
+    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, what.rule->handler);
+    if (!handler || dispatch_ready_put(handler, saga_definition(slot->saga), &slot->ready)) {
         slot->not_before = engine->now_mono + BLOCKED_MIN_MS; /* memory: look again soon */
         return;
     }

@@ -68,9 +68,7 @@ static void grant_try(struct engine *engine, struct slot *slot, struct flight *f
     struct grantable what;
     if (!saga_grantable(slot->saga, engine_db_now(engine), &what, 1))
         return;
-    const struct operation_rule *rule =
-        definition_rule(saga_definition(slot->saga), what.step, what.operation);
-    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, rule->handler);
+    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, what.rule->handler);
     if (!handler || (!may_pass_waiting && dispatch_handler_ready(handler) > 0))
         return;
     struct dispatch_subscription *subscription = dispatch_reserve(handler);
@@ -279,11 +277,8 @@ static enum stepped step_extend(struct engine *engine, struct slot *slot, struct
         return STEPPED_ON;
     }
     int64_t seq = fence_seq(ref->fence);
-    const struct journal_entry *entry = saga_entry(slot->saga, seq);
     flight->op.seq = seq;
-    flight->op.lease_ms =
-        definition_rule(saga_definition(slot->saga), (size_t)entry->step, entry->operation)
-            ->lease_ms;
+    flight->op.lease_ms = saga_lease_rule(slot->saga, seq)->lease_ms;
     flight->work = work;
     slot_fly(engine, slot, flight, STORE_EXTEND);
     return STEPPED_FLIGHT;
@@ -329,6 +324,10 @@ static int core_apply_verb(struct saga *saga, const struct engine_verb *verb, in
                             err);
     case ENGINE_VERB_ABANDON:
         return saga_on_abandon(saga, verb->actor, verb->reason, now, ret, ret_verdict, err);
+    case ENGINE_VERB_SUSPEND:
+        return saga_on_suspend(saga, verb->actor, verb->reason, now, ret, ret_verdict, err);
+    case ENGINE_VERB_RESUME:
+        return saga_on_resume(saga, verb->actor, verb->reason, now, ret, ret_verdict, err);
     case ENGINE_VERB_WAIT:
         break;
     }

@@ -135,12 +135,13 @@ static bool task_fill(struct engine *engine, const struct lease_task *lease,
     task->saga = slot->saga;
     saga_task_view(slot->saga, lease->seq, &task->view);
     task->lease_ms = entry->lease_until_ms - now;
-    task->attempt_ms = entry->attempt_until_ms - now;
+    task->attempt_ms = entry->attempt_until_ms - now; /* send_before has cut it */
     task->idempotency_key = key;
     if (task->lease_ms <= 0)
         return false; /* this process stood still: nobody may start it any more */
     return idempotency_key(row->namespace_, row->definition, row->saga_id, row->run,
-                           task->view.step->name, entry->operation, key) == 0;
+                           task->view.step->name, task->view.about, task->view.generation,
+                           key) == 0;
 }
 
 static void tasks_send(struct engine *engine, struct link_session *session,

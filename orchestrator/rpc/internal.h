@@ -104,6 +104,10 @@ void operator_retry_step(struct call *call);
 void operator_resolve_step(struct call *call);
 void operator_skip_compensation(struct call *call);
 void operator_abandon_saga(struct call *call);
+void operator_suspend_saga(struct call *call);
+void operator_resume_saga(struct call *call);
+void operator_list_parked(struct call *call);
+void operator_get_guard_floor(struct call *call);
 void operator_get_status(struct call *call);
 void health_check(struct call *call);
 

@@ -15,6 +15,12 @@ static inline const char *namespace_or_default(const char *namespace_)
     return *namespace_ ? namespace_ : "default";
 }
 
+/* NULL for an absent text. */
+static inline const char *or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
 /* Length in bytes, and no control characters. `least` 1: required. `field` is the path. */
 MUST_USE int check_text(const char *field, const char *text, size_t least, size_t most,
                         struct err *err);
@@ -71,5 +77,12 @@ struct verb_request {
     bool full; /* view of the answer */
 };
 void run_verb(struct call *call, const struct verb_request *request);
+/* The end of every method that is a verb: rc and err of reading its request, then the verb. */
+void answer_verb(struct call *call, int rc, const struct verb_request *request,
+                 const struct err *err);
+/* Who asks and what they say about it (`field`: its name), into the request. Neither is required.
+ */
+MUST_USE int read_words(const char *field, const char *words, const char *actor,
+                        struct verb_request *ret, struct err *err);
 
 #endif

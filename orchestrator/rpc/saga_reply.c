@@ -5,6 +5,7 @@
 #include "rpc/request.h"
 
 #include "base/clock.h"
+#include "core/limits.h"
 #include "wire/definition_codec.h"
 #include "wire/saga_codec.h"
 
@@ -168,4 +169,24 @@ void run_verb(struct call *call, const struct verb_request *request)
     struct err err;
     (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
     call_fail(call, &err);
+}
+
+void answer_verb(struct call *call, int rc, const struct verb_request *request,
+                 const struct err *err)
+{
+    if (rc)
+        call_fail(call, err);
+    else
+        run_verb(call, request);
+}
+
+int read_words(const char *field, const char *words, const char *actor, struct verb_request *ret,
+               struct err *err)
+{
+    int rc = check_prose(field, words, LIMIT_REASON_BYTES, err);
+    if (!rc)
+        rc = check_text("actor", actor, 0, LIMIT_ACTOR_BYTES, err);
+    ret->reason = or_null(words);
+    ret->actor = or_null(actor);
+    return rc;
 }

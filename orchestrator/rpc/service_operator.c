@@ -5,54 +5,86 @@
 
 #include <saga/v1/operator.pb-c.h>
 
+/* What the verbs on one saga have in common: which one, where it stands, who says what about it. An
+ * absent step is the one that it stands at. */
+struct verb_words {
+    const Saga__V1__SagaRef *saga;
+    const char *step;  /* NULL: the verb knows none */
+    const char *field; /* what `words` are called */
+    const char *words, *actor;
+    bool required; /* words */
+};
+
+static int read_verb(const struct verb_words *from, struct verb_request *ret, struct err *err)
+{
+    int rc = read_ref(from->saga, &ret->ref, err);
+    if (!rc && from->step) {
+        rc = check_text("step", from->step, 0, LIMIT_STEP_NAME_BYTES, err);
+        ret->step = or_null(from->step);
+    }
+    if (!rc && from->required && !*from->words)
+        rc = err_field(err, from->field, "%s: required: it is kept in the journal", from->field);
+    return rc ? rc : read_words(from->field, from->words, from->actor, ret, err);
+}
+
+static void run_plain(struct call *call, enum engine_verb_kind kind, const struct verb_words *from)
+{
+    struct verb_request verb = { .kind = kind, .full = true };
+    struct err err;
+    int rc = read_verb(from, &verb, &err);
+    answer_verb(call, rc, &verb, &err);
+}
+
 void operator_retry_step(struct call *call)
 {
-    Saga__V1__RetryStepRequest *request = (void *)call->request;
-    struct verb_request verb = { .kind = ENGINE_VERB_RETRY, .full = true };
-    struct err err;
-    if (read_ref(request->saga, &verb.ref, &err) ||
-        check_text("step", request->step, 0, LIMIT_STEP_NAME_BYTES, &err) ||
-        check_text("actor", request->actor, 0, LIMIT_ACTOR_BYTES, &err) ||
-        check_prose("reason", request->reason, LIMIT_REASON_BYTES, &err)) {
-        call_fail(call, &err);
-        return;
-    }
-    verb.step = *request->step ? request->step : NULL;
-    verb.actor = *request->actor ? request->actor : NULL;
-    verb.reason = *request->reason ? request->reason : NULL;
-    run_verb(call, &verb);
+    const Saga__V1__RetryStepRequest *request = (void *)call->request;
+    run_plain(call, ENGINE_VERB_RETRY,
+              &(struct verb_words){ request->saga, request->step, "reason", request->reason,
+                                    request->actor, false });
 }
 
-/* "" for NULL in the engine's terms. */
-static const char *or_null(const char *text)
+void operator_skip_compensation(struct call *call)
 {
-    return *text ? text : NULL;
+    const Saga__V1__SkipCompensationRequest *request = (void *)call->request;
+    run_plain(call, ENGINE_VERB_SKIP,
+              &(struct verb_words){ request->saga, request->step, "evidence", request->evidence,
+                                    request->actor, true });
 }
 
-static int read_words(const char *field, const char *words, const char *actor,
-                      struct verb_request *ret, struct err *err)
+void operator_abandon_saga(struct call *call)
 {
-    if (!*words)
-        return err_field(err, field, "%s: required: it is kept in the journal", field);
-    int rc = check_prose(field, words, LIMIT_REASON_BYTES, err);
-    if (!rc)
-        rc = check_text("actor", actor, 0, LIMIT_ACTOR_BYTES, err);
-    ret->reason = words;
-    ret->actor = or_null(actor);
-    return rc;
+    const Saga__V1__AbandonSagaRequest *request = (void *)call->request;
+    run_plain(call, ENGINE_VERB_ABANDON,
+              &(struct verb_words){ request->saga, NULL, "reason", request->reason, request->actor,
+                                    true });
+}
+
+void operator_suspend_saga(struct call *call)
+{
+    const Saga__V1__SuspendSagaRequest *request = (void *)call->request;
+    run_plain(call, ENGINE_VERB_SUSPEND,
+              &(struct verb_words){ request->saga, NULL, "reason", request->reason, request->actor,
+                                    true });
+}
+
+void operator_resume_saga(struct call *call)
+{
+    const Saga__V1__ResumeSagaRequest *request = (void *)call->request;
+    run_plain(call, ENGINE_VERB_RESUME,
+              &(struct verb_words){ request->saga, NULL, "reason", request->reason, request->actor,
+                                    false });
 }
 
 static int read_resolve(const Saga__V1__ResolveStepRequest *request, struct verb_request *ret,
                         struct err *err)
 {
-    int rc = read_ref(request->saga, &ret->ref, err);
-    if (!rc)
-        rc = check_text("step", request->step, 1, LIMIT_STEP_NAME_BYTES, err);
-    if (!rc)
-        rc = read_words("evidence", request->evidence, request->actor, ret, err);
+    const struct verb_words words = { request->saga,     request->step,  "evidence",
+                                      request->evidence, request->actor, true };
+    int rc = read_verb(&words, ret, err);
+    if (!rc && !ret->step)
+        rc = err_field(err, "step", "step: is required");
     if (rc)
         return rc;
-    ret->step = request->step;
     switch (request->operation) {
     case SAGA__V1__OPERATION_KIND__OPERATION_KIND_UNSPECIFIED:
         ret->operation = OPERATION_COUNT;
@@ -82,37 +114,8 @@ void operator_resolve_step(struct call *call)
 {
     struct verb_request verb = { .kind = ENGINE_VERB_RESOLVE, .full = true };
     struct err err;
-    if (read_resolve((void *)call->request, &verb, &err))
-        call_fail(call, &err);
-    else
-        run_verb(call, &verb);
-}
-
-void operator_skip_compensation(struct call *call)
-{
-    Saga__V1__SkipCompensationRequest *request = (void *)call->request;
-    struct verb_request verb = { .kind = ENGINE_VERB_SKIP, .full = true };
-    struct err err;
-    if (read_ref(request->saga, &verb.ref, &err) ||
-        check_text("step", request->step, 0, LIMIT_STEP_NAME_BYTES, &err) ||
-        read_words("evidence", request->evidence, request->actor, &verb, &err)) {
-        call_fail(call, &err);
-        return;
-    }
-    verb.step = or_null(request->step);
-    run_verb(call, &verb);
-}
-
-void operator_abandon_saga(struct call *call)
-{
-    Saga__V1__AbandonSagaRequest *request = (void *)call->request;
-    struct verb_request verb = { .kind = ENGINE_VERB_ABANDON, .full = true };
-    struct err err;
-    if (read_ref(request->saga, &verb.ref, &err) ||
-        read_words("reason", request->reason, request->actor, &verb, &err))
-        call_fail(call, &err);
-    else
-        run_verb(call, &verb);
+    int rc = read_resolve((void *)call->request, &verb, &err);
+    answer_verb(call, rc, &verb, &err);
 }
 
 struct status_call {

@@ -52,26 +52,19 @@ void saga_wait(struct call *call)
 {
     struct verb_request verb;
     struct err err;
-    if (read_wait((void *)call->request, &verb, &err))
-        call_fail(call, &err);
-    else
-        run_verb(call, &verb);
+    int rc = read_wait((void *)call->request, &verb, &err);
+    answer_verb(call, rc, &verb, &err);
 }
 
 void saga_cancel(struct call *call)
 {
-    Saga__V1__CancelSagaRequest *request = (void *)call->request;
+    const Saga__V1__CancelSagaRequest *request = (void *)call->request;
     struct verb_request verb = { .kind = ENGINE_VERB_CANCEL, .full = true };
     struct err err;
-    if (read_ref(request->saga, &verb.ref, &err) ||
-        check_prose("reason", request->reason, LIMIT_REASON_BYTES, &err) ||
-        check_text("actor", request->actor, 0, LIMIT_ACTOR_BYTES, &err)) {
-        call_fail(call, &err);
-        return;
-    }
-    verb.reason = *request->reason ? request->reason : NULL;
-    verb.actor = *request->actor ? request->actor : NULL;
-    run_verb(call, &verb);
+    int rc = read_ref(request->saga, &verb.ref, &err);
+    if (!rc)
+        rc = read_words("reason", request->reason, request->actor, &verb, &err);
+    answer_verb(call, rc, &verb, &err);
 }
 
 /* --- ListJournal ------------------------------------------------------------------------------ */
@@ -277,11 +270,6 @@ static int read_states(const Saga__V1__ListSagasRequest *request, struct store_l
     return 0;
 }
 
-static const char *or_null(const char *text)
-{
-    return *text ? text : NULL;
-}
-
 static int read_list_filter(const Saga__V1__ListSagasRequest *request, struct list_query *query,
                             struct err *err)
 {
@@ -306,6 +294,8 @@ static int read_list_filter(const Saga__V1__ListSagasRequest *request, struct li
     filter->saga_id = or_null(request->saga_id);
     filter->saga_id_prefix = or_null(request->saga_id_prefix);
     filter->oldest_first = request->oldest_first;
+    filter->has_doubt = request->_doubt_case == SAGA__V1__LIST_SAGAS_REQUEST___DOUBT_DOUBT;
+    filter->doubt = filter->has_doubt && request->doubt;
     filter->limit = page + 1; /* one more tells whether there is a next page */
     struct sha256_part parts[] = {
         { namespace_, strlen(namespace_) + 1 },
@@ -314,6 +304,8 @@ static int read_list_filter(const Saga__V1__ListSagasRequest *request, struct li
         { request->saga_id_prefix, strlen(request->saga_id_prefix) + 1 },
         { filter->states, sizeof filter->states },
         { &filter->oldest_first, sizeof filter->oldest_first },
+        { &filter->has_doubt, sizeof filter->has_doubt },
+        { &filter->doubt, sizeof filter->doubt },
     };
     return page_filter_make(parts, ARRAY_LEN(parts), &query->page, err);
 }

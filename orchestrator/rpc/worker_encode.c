@@ -27,6 +27,16 @@ static Google__Protobuf__Duration *make_duration(struct arena *arena, int64_t ms
     return duration;
 }
 
+/* NULL for a time that is not set, or when memory is out. */
+static Google__Protobuf__Timestamp *make_time(struct arena *arena, int64_t ms)
+{
+    Google__Protobuf__Timestamp *time =
+        ms ? reply_new(arena, &google__protobuf__timestamp__descriptor) : NULL;
+    if (time)
+        timestamp_from_ms(ms, time);
+    return time;
+}
+
 /* --- tasks ------------------------------------------------------------------------------------ */
 
 static int add_labels(struct arena *arena, const struct saga_row *row, Saga__V1__Task *task)
@@ -81,7 +91,7 @@ static int add_outputs(struct arena *arena, const struct engine_task *from, Saga
 
 static int add_action(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
 {
-    if (from->view.lease->operation != OPERATION_COMPENSATION)
+    if (from->view.about != OPERATION_COMPENSATION)
         return 0;
     Saga__V1__ActionOutcome *action = reply_new(arena, &saga__v1__action_outcome__descriptor);
     if (!action)
@@ -95,23 +105,40 @@ static int add_action(struct arena *arena, const struct engine_task *from, Saga_
     return 0;
 }
 
+/* What a probe is to look for. */
+static int add_probed(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
+{
+    if (from->view.lease->operation != OPERATION_PROBE)
+        return 0;
+    task->probed = operation_to_message(from->view.about);
+    const struct journal_entry *probed = from->view.probed;
+    if (!probed)
+        return 0;
+    Saga__V1__ProbedAttempt *attempt = reply_new(arena, &saga__v1__probed_attempt__descriptor);
+    if (!attempt)
+        return -1;
+    attempt->try_ = probed->try_;
+    attempt->fence = probed->fence;
+    attempt->lease_time = make_time(arena, probed->leased_at_ms);
+    attempt->end_time = make_time(arena, probed->finished_at_ms);
+    task->probed_attempt = attempt;
+    return 0;
+}
+
 static Saga__V1__Task *make_task(struct arena *arena, const struct engine_task *from)
 {
     const struct saga_row *row = saga_row(from->saga);
     const struct journal_entry *lease = from->view.lease;
     Saga__V1__Task *task = reply_new(arena, &saga__v1__task__descriptor);
-    Google__Protobuf__Timestamp *started =
-        reply_new(arena, &google__protobuf__timestamp__descriptor);
-    if (!task || !started)
+    if (!task)
         return NULL;
-    timestamp_from_ms(row->started_at_ms, started);
     task->saga_uid = uid_bytes(&row->uid);
     task->namespace_ = row->namespace_;
     task->definition = row->definition;
     task->revision = row->revision;
     task->saga_id = row->saga_id;
     task->run = row->run;
-    task->saga_start_time = started;
+    task->saga_start_time = make_time(arena, row->started_at_ms);
     task->step = from->view.step->name;
     task->operation = operation_to_message(lease->operation);
     task->handler = from->view.rule->handler;
@@ -122,8 +149,9 @@ static Saga__V1__Task *make_task(struct arena *arena, const struct engine_task *
     task->lease = make_duration(arena, from->lease_ms);
     task->attempt_remaining = make_duration(arena, from->attempt_ms);
     task->guarded = from->view.step->guarded;
+    task->send_before = make_time(arena, from->view.send_before_ms);
     if (add_outputs(arena, from, task) || add_action(arena, from, task) ||
-        add_labels(arena, row, task) || arena->oom)
+        add_probed(arena, from, task) || add_labels(arena, row, task) || arena->oom)
         return NULL;
     return task;
 }

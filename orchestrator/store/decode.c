@@ -167,6 +167,20 @@ int64_t columns_time_ms(struct columns *columns)
         }                                                                                          \
     } while (0)
 
+enum saga_state columns_saga_state(struct columns *columns)
+{
+    enum saga_state state = SAGA_RUNNING;
+    COLUMNS_WORD(columns, saga_state_parse, &state, true);
+    return state;
+}
+
+enum park_reason columns_park_reason(struct columns *columns)
+{
+    enum park_reason reason = PARK_NONE;
+    COLUMNS_WORD(columns, park_reason_parse, &reason, true);
+    return reason;
+}
+
 static void required_text(struct columns *columns, char **ret)
 {
     if (is_null(columns))
@@ -185,8 +199,8 @@ int decode_saga(const PGresult *result, int row, struct saga_row *ret, struct er
     saga.revision = columns_int4(&columns);
     required_text(&columns, &saga.saga_id);
     saga.run = columns_int4(&columns);
-    COLUMNS_WORD(&columns, saga_state_parse, &saga.state, true);
-    COLUMNS_WORD(&columns, saga_state_parse, &saga.phase, true);
+    saga.state = columns_saga_state(&columns);
+    saga.phase = columns_saga_state(&columns);
     saga.doubt = columns_bool(&columns);
     COLUMNS_WORD(&columns, park_reason_parse, &saga.park_reason, false);
     saga.park_step = columns_int2(&columns, -1);
@@ -246,9 +260,7 @@ static uint8_t columns_reason(struct columns *columns, enum entry_kind kind)
         return (uint8_t)cause;
     }
     if (kind == ENTRY_PARK) {
-        enum park_reason reason = PARK_NONE;
-        COLUMNS_WORD(columns, park_reason_parse, &reason, true);
-        return (uint8_t)reason;
+        return (uint8_t)columns_park_reason(columns);
     }
     if (!is_null(columns))
         columns_fault(columns, "is set on an entry of this kind");

@@ -27,6 +27,9 @@ struct uuid columns_uuid(struct columns *columns, bool *ret_present);
 char *columns_text(struct columns *columns);         /* owned; NULL for SQL NULL */
 struct bytes columns_bytes(struct columns *columns); /* owned */
 int64_t columns_time_ms(struct columns *columns);    /* Unix epoch; 0 for SQL NULL */
+/* Words that must be there. */
+enum saga_state columns_saga_state(struct columns *columns);
+enum park_reason columns_park_reason(struct columns *columns);
 const char *columns_borrow(struct columns *columns); /* text of the result; NULL for SQL NULL */
 
 /* Microseconds since 2000 (PostgreSQL) to Unix milliseconds, rounded down. */

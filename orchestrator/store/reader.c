@@ -1,20 +1,12 @@
-#include "store/reader.h"
+#include "store/reader_internal.h"
 
 #include "base/sha256.h"
 #include "store/connect.h"
-#include "store/decode.h"
-#include "store/params.h"
 #include "store/sqlstate.h"
 
 #include <assert.h>
 #include <limits.h>
 #include <string.h>
-
-struct store_reader {
-    char *conninfo;
-    PGconn *conn; /* NULL: not connected */
-    struct params params;
-};
 
 int store_reader_new(const char *conninfo, struct store_reader **ret, struct err *err)
 {
@@ -87,14 +79,13 @@ static int command(struct store_reader *reader, const char *sql, struct err *err
     return 0;
 }
 
-static struct params *start(struct store_reader *reader, enum read_stmt_id id)
+struct params *reader_start(struct store_reader *reader, enum read_stmt_id id)
 {
     params_start(&reader->params, &read_stmts[id]);
     return &reader->params;
 }
 
-/* Runs what was filled; the caller clears *ret_result. */
-static int execute(struct store_reader *reader, PGresult **ret_result, struct err *err)
+int reader_execute(struct store_reader *reader, PGresult **ret_result, struct err *err)
 {
     PGresult *result = params_exec(&reader->params, reader->conn);
     ExecStatusType status = PQresultStatus(result);
@@ -110,10 +101,6 @@ static int execute(struct store_reader *reader, PGresult **ret_result, struct er
     return 0;
 }
 
-/* A call whose work is done by `fn` on a connection; a session that turns out to be broken is
- * replaced once, since reads can be repeated. */
-typedef int reader_fn(struct store_reader *reader, void *ctx, struct err *err);
-
 static int try_once(struct store_reader *reader, reader_fn *fn, void *ctx, struct err *err)
 {
     if (ensure_connected(reader, err) != 0)
@@ -126,7 +113,7 @@ static int try_once(struct store_reader *reader, reader_fn *fn, void *ctx, struc
     return rc;
 }
 
-static int with_connection(struct store_reader *reader, reader_fn *fn, void *ctx, struct err *err)
+int reader_with_connection(struct store_reader *reader, reader_fn *fn, void *ctx, struct err *err)
 {
     bool was_open = reader->conn != NULL;
     int rc = try_once(reader, fn, ctx, err);
@@ -152,14 +139,14 @@ static int resolve(struct store_reader *reader, const struct store_ref *ref, str
         *ret = ref->uid;
         return 0;
     }
-    struct params *params = start(reader, READ_RESOLVE);
+    struct params *params = reader_start(reader, READ_RESOLVE);
     params_int2(params, store_shard(ref->namespace_, ref->definition, ref->saga_id));
     params_text(params, ref->namespace_);
     params_text(params, ref->definition);
     params_text(params, ref->saga_id);
     params_int4(params, ref->run);
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    int rc = execute(reader, &result, err);
+    int rc = reader_execute(reader, &result, err);
     if (rc != 0)
         return rc;
     if (PQntuples(result) == 0)
@@ -179,11 +166,11 @@ static int resolve(struct store_reader *reader, const struct store_ref *ref, str
 static int get_row(struct store_reader *reader, struct get *get, const struct uuid *uid,
                    struct err *err)
 {
-    struct params *params = start(reader, READ_ROW);
+    struct params *params = reader_start(reader, READ_ROW);
     params_int2(params, uuid_shard(uid));
     params_uuid(params, uid);
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (execute(reader, &result, err) != 0)
+    if (reader_execute(reader, &result, err) != 0)
         return (int)err->code;
     if (PQntuples(result) == 0) {
         char text[UUID_TEXT_SIZE];
@@ -196,13 +183,13 @@ static int get_row(struct store_reader *reader, struct get *get, const struct uu
 static int get_entries(struct store_reader *reader, struct get *get, const struct uuid *uid,
                        struct err *err)
 {
-    struct params *params = start(reader, READ_ENTRIES);
+    struct params *params = reader_start(reader, READ_ENTRIES);
     params_int2(params, uuid_shard(uid));
     params_uuid(params, uid);
     params_int8(params, get->after_seq);
     params_int8(params, get->limit > INT_MAX ? INT_MAX : (int64_t)get->limit);
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (execute(reader, &result, err) != 0)
+    if (reader_execute(reader, &result, err) != 0)
         return (int)err->code;
     return decode_entries(result, 0, PQntuples(result), &get->saga, err);
 }
@@ -210,12 +197,12 @@ static int get_entries(struct store_reader *reader, struct get *get, const struc
 static int get_content(struct store_reader *reader, struct get *get, struct err *err)
 {
     const struct saga_row *row = &get->saga.row;
-    struct params *params = start(reader, READ_CONTENT);
+    struct params *params = reader_start(reader, READ_CONTENT);
     params_text(params, row->namespace_);
     params_text(params, row->definition);
     params_int4(params, row->revision);
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (execute(reader, &result, err) != 0)
+    if (reader_execute(reader, &result, err) != 0)
         return (int)err->code;
     if (PQntuples(result) == 0)
         return err_set(err, ERR_INTERNAL, "revision %d of %s/%s is not stored", row->revision,
@@ -243,7 +230,7 @@ static int get_run(struct store_reader *reader, void *ctx, struct err *err)
 static int get_all(struct store_reader *reader, struct get *get, struct store_saga *ret_saga,
                    struct bytes *ret_definition, struct err *err)
 {
-    if (with_connection(reader, get_run, get, err) != 0) {
+    if (reader_with_connection(reader, get_run, get, err) != 0) {
         store_saga_done(&get->saga);
         mem_free(get->definition.data);
         return (int)err->code;
@@ -378,6 +365,16 @@ static void list_drop(struct list *list)
         store_saga_done(&list->sagas[--list->count]);
 }
 
+static enum read_stmt_id list_statement(const struct store_list_filter *filter)
+{
+    bool oldest = filter->oldest_first;
+    if (by_id(filter))
+        return oldest ? READ_LIST_ID_OLDEST : READ_LIST_ID_NEWEST;
+    if (filter->has_doubt && filter->doubt)
+        return oldest ? READ_LIST_DOUBT_OLDEST : READ_LIST_DOUBT_NEWEST;
+    return oldest ? READ_LIST_OLDEST : READ_LIST_NEWEST;
+}
+
 static int list_run(struct store_reader *reader, void *ctx, struct err *err)
 {
     static const struct uuid first = { { 0 } };
@@ -387,9 +384,7 @@ static int list_run(struct store_reader *reader, void *ctx, struct err *err)
     const struct store_list_filter *filter = list->filter;
     bool ids = by_id(filter), oldest = filter->oldest_first;
     list_drop(list); /* of a first try that broke */
-    struct params *params = start(reader, ids ? oldest ? READ_LIST_ID_OLDEST : READ_LIST_ID_NEWEST
-                                          : oldest ? READ_LIST_OLDEST
-                                                   : READ_LIST_NEWEST);
+    struct params *params = reader_start(reader, list_statement(filter));
     params_text(params, filter->namespace_);
     params_text(params, filter->definition);
     bool every = true;
@@ -407,12 +402,16 @@ static int list_run(struct store_reader *reader, void *ctx, struct err *err)
         params_time(params, oldest ? INT64_MIN : INT64_MAX); /* -infinity, infinity */
     params_uuid(params, filter->has_after ? &filter->after_uid : oldest ? &first : &last);
     params_int8(params, filter->limit > INT_MAX ? INT_MAX : (int64_t)filter->limit);
+    if (filter->has_doubt)
+        params_bool(params, filter->doubt);
+    else
+        params_null(params);
     if (ids) {
         params_text(params, list->from);
         params_text(params, buf_cstr(&list->to));
     }
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (execute(reader, &result, err) != 0)
+    if (reader_execute(reader, &result, err) != 0)
         return (int)err->code;
     return list_take(list, result, err);
 }
@@ -424,7 +423,7 @@ int store_reader_list(struct store_reader *reader, const struct store_list_filte
     struct list list = { .filter = filter, .sagas = ret_sagas, .started_us = ret_started_us };
     int rc = list_range(&list, err);
     if (rc == 0)
-        rc = with_connection(reader, list_run, &list, err);
+        rc = reader_with_connection(reader, list_run, &list, err);
     buf_done(&list.to);
     if (rc != 0) {
         list_drop(&list);
@@ -477,7 +476,7 @@ struct registration {
 static struct params *start_named(struct store_reader *reader, enum read_stmt_id id,
                                   const struct registration *what)
 {
-    struct params *params = start(reader, id);
+    struct params *params = reader_start(reader, id);
     params_text(params, what->namespace_);
     params_text(params, what->name);
     return params;
@@ -488,7 +487,7 @@ static int take_definition(struct store_reader *reader, struct store_definition 
                            bool *ret_found, struct err *err)
 {
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (execute(reader, &result, err) != 0)
+    if (reader_execute(reader, &result, err) != 0)
         return (int)err->code;
     *ret_found = PQntuples(result) > 0;
     return *ret_found ? decode_definition(result, 0, ret, err) : 0;
@@ -531,7 +530,7 @@ static int run_named(struct store_reader *reader, enum read_stmt_id id,
 {
     CLEANUP(connect_clear_p) PGresult *result = NULL;
     (void)start_named(reader, id, what);
-    return execute(reader, &result, err);
+    return reader_execute(reader, &result, err);
 }
 
 static int register_run(struct store_reader *reader, void *ctx, struct err *err)
@@ -570,7 +569,7 @@ int store_reader_register(struct store_reader *reader, const char *namespace_, c
     if (sha256(&part, 1, what.digest) != 0)
         return err_set(err, ERR_NOMEM, "register: digest");
     /* Done twice it is the same: a repeat after a lost COMMIT finds its own content. */
-    if (with_connection(reader, register_run, &what, err) != 0) {
+    if (reader_with_connection(reader, register_run, &what, err) != 0) {
         store_definition_done(&what.definition);
         return (int)err->code;
     }
@@ -593,7 +592,7 @@ static int definitions_run(struct store_reader *reader, void *ctx, struct err *e
     struct definition_query *query = ctx;
     while (query->count > 0) /* of a first try that broke */
         store_definition_done(&query->definitions[--query->count]);
-    struct params *params = start(reader, query->name ? READ_DEFINITION : READ_DEFINITIONS);
+    struct params *params = reader_start(reader, query->name ? READ_DEFINITION : READ_DEFINITIONS);
     params_text(params, query->namespace_);
     if (query->name) {
         params_text(params, query->name);
@@ -604,7 +603,7 @@ static int definitions_run(struct store_reader *reader, void *ctx, struct err *e
         params_int8(params, query->limit > INT_MAX ? INT_MAX : (int64_t)query->limit);
     }
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (execute(reader, &result, err) != 0)
+    if (reader_execute(reader, &result, err) != 0)
         return (int)err->code;
     for (int row = 0; row < PQntuples(result) && query->count < query->limit; row++) {
         if (decode_definition(result, row, &query->definitions[query->count], err) != 0)
@@ -617,7 +616,7 @@ static int definitions_run(struct store_reader *reader, void *ctx, struct err *e
 static int query_definitions(struct store_reader *reader, struct definition_query *query,
                              struct err *err)
 {
-    if (with_connection(reader, definitions_run, query, err) == 0)
+    if (reader_with_connection(reader, definitions_run, query, err) == 0)
         return 0;
     while (query->count > 0)
         store_definition_done(&query->definitions[--query->count]);

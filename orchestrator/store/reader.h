@@ -37,6 +37,7 @@ struct store_list_filter {
     const char *saga_id;           /* NULL: any; exact */
     const char *saga_id_prefix;    /* NULL: none */
     bool states[SAGA_STATE_COUNT]; /* all false: every state */
+    bool has_doubt, doubt;         /* only those whose doubt is so */
     bool oldest_first;
     bool has_after; /* keyset: rows strictly after this (started_at in microseconds, uid) */
     int64_t after_started_us;
@@ -47,6 +48,37 @@ struct store_list_filter {
 MUST_USE int store_reader_list(struct store_reader *reader, const struct store_list_filter *filter,
                                struct store_saga *ret_sagas, int64_t *ret_started_us,
                                size_t *ret_count, struct err *err);
+
+/* Parked sagas that wait for the same: strings owned. */
+struct store_parked {
+    char *namespace_, *definition;
+    char *step, *code; /* NULL: none */
+    enum saga_state phase;
+    enum park_reason reason;
+    int64_t count;
+    int64_t oldest_ms; /* since when the one that waits longest is parked */
+    char *oldest_saga_id;
+};
+void store_parked_done(struct store_parked *parked);
+/* The groups that wait longest first; ret has room for `limit`. namespace_ and definition NULL:
+ * every one. *ret_sagas: in all groups, also those beyond the limit. */
+MUST_USE int store_reader_parked(struct store_reader *reader, const char *namespace_,
+                                 const char *definition, size_t limit, struct store_parked *ret,
+                                 size_t *ret_count, int64_t *ret_sagas, struct err *err);
+
+/* No saga that may still run an operation started before floor_ms. Strings owned. */
+struct store_guard_floor {
+    int64_t floor_ms;
+    bool has_oldest; /* the saga that holds it down; false: none is open */
+    struct uuid uid;
+    char *namespace_, *definition, *saga_id;
+    int32_t run;
+    int64_t started_at_ms;
+};
+void store_guard_floor_done(struct store_guard_floor *floor);
+/* margin_ms below the start of the oldest saga that has not ended, or below now. */
+MUST_USE int store_reader_guard_floor(struct store_reader *reader, int64_t margin_ms,
+                                      struct store_guard_floor *ret, struct err *err);
 
 struct store_definition {
     char *namespace_, *name;

@@ -29,25 +29,31 @@
 #define GRANT_COLUMNS                                                                              \
     "(shard, saga_uid, seq, fence, kind, step, step_index, operation, try, worker,"                \
     " leased_at, attempt_until, lease_until, actor)"
+#define AT_MOST(row) "timestamptz 'epoch' + " row ".send_before_ms * interval '1 millisecond'"
 #define LEASE_TIMES(row)                                                                           \
-    " now() + " row ".attempt_ms * interval '1 millisecond',"                                      \
-    " least(now() + " row ".lease_ms * interval '1 millisecond',"                                  \
-    " now() + " row ".attempt_ms * interval '1 millisecond')"
+    " least(now() + " row ".attempt_ms * interval '1 millisecond', " AT_MOST(                      \
+        row) "),"                                                                                  \
+             " least(now() + " row ".lease_ms * interval '1 millisecond',"                         \
+             " now() + " row ".attempt_ms * interval '1 millisecond', " AT_MOST(row) ")"
 #define GRANT_VALUES(row, granter)                                                                 \
     row ".shard, " row ".uid, " row ".grant_seq, " row ".fence, 'LEASE', " row ".step, " row       \
         ".step_index, " row ".operation, " row ".try, " row                                        \
         ".worker, now()," LEASE_TIMES(row) ", " granter
 #define GRANT_PARAMS                                                                               \
     OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY,                \
-        OID_INT4_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
+        OID_INT4_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
 #define GRANT_ROWS_FROM_3                                                                          \
     U(3, grant_seq)                                                                                \
     ", " U(4, fence) ", " U(5, step) ", " U(6, step_index) ", " U(7, operation) ", " U(            \
-        8, try) ", " U(9, worker) ", " U(10, lease_ms) ", " U(11, attempt_ms)
+        8, try) ", " U(9, worker) ", " U(10, lease_ms) ", " U(11,                                  \
+                                                              attempt_ms) ", " U(12,               \
+                                                                                 send_before_ms)
 #define GRANT_ROWS_FROM_10                                                                         \
     U(10, grant_seq)                                                                               \
     ", " U(11, fence) ", " U(12, step) ", " U(13, step_index) ", " U(14, operation) ", " U(        \
-        15, try) ", " U(16, worker) ", " U(17, lease_ms) ", " U(18, attempt_ms)
+        15, try) ", " U(16, worker) ", " U(17, lease_ms) ", " U(18,                                \
+                                                                attempt_ms) ", " U(19,             \
+                                                                                   send_before_ms)
 
 /* The end of a lease, once: nobody else gave it an outcome, and EXPIRED only after its time. */
 #define FINISH_PARAMS                                                                              \
@@ -86,7 +92,8 @@
     " SET state = " row ".state, phase = " row ".phase, doubt = " row ".doubt, park_reason = " row \
     ".park_reason, park_step = " row ".park_step, park_step_index = " row                          \
     ".park_step_index, park_code = " row ".park_code, park_message = " row                         \
-    ".park_message, updated_at = now(), ended_at = CASE WHEN " row ".ends THEN now() END"
+    ".park_message, updated_at = now(), ended_at = CASE WHEN " row                                 \
+    ".ends THEN now() ELSE s.ended_at END"
 #define ROW_WHERE(row)                                                                             \
     " WHERE s.shard = " row ".shard AND s.saga_uid = " row ".uid AND s.state = " row               \
     ".state_from AND s.phase = " row ".phase_from AND " row ".changes"
@@ -103,21 +110,21 @@
     OID_UUID_ARRAY, OID_BOOL_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY,                \
         OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_INT4_ARRAY, OID_TEXT_ARRAY,            \
         OID_TEXT_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,           \
-        OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
-#define ENTRY_ROWS                                                                                                                                             \
-    U(22, uid)                                                                                                                                                 \
-    ", " U(23, head) ", " U(24, seq) ", " U(25, fence) ", " U(26, kind) ", " U(27, step) ", " U(28, step_index) ", " U(29, operation) ", " U(30, try) ", " U(  \
-        31,                                                                                                                                                    \
-        worker) ", " U(32,                                                                                                                                     \
-                       outcome) ", " U(33,                                                                                                                     \
-                                       output) ", " U(34,                                                                                                      \
-                                                      error_code) ", " U(35,                                                                                   \
-                                                                         error_message) ", " U(36,                                                             \
-                                                                                               reason) ", " U(37,                                              \
-                                                                                                              about) ", " U(38,                                \
-                                                                                                                            actor) ", " U(39,                  \
-                                                                                                                                          lease_ms) ", " U(40, \
-                                                                                                                                                           attempt_ms)
+        OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
+#define ENTRY_ROWS                                                                                                                                                               \
+    U(22, uid)                                                                                                                                                                   \
+    ", " U(23, head) ", " U(24, seq) ", " U(25, fence) ", " U(26, kind) ", " U(27, step) ", " U(28, step_index) ", " U(29, operation) ", " U(30, try) ", " U(31, worker) ", " U( \
+        32,                                                                                                                                                                      \
+        outcome) ", " U(33,                                                                                                                                                      \
+                        output) ", " U(34,                                                                                                                                       \
+                                       error_code) ", " U(35,                                                                                                                    \
+                                                          error_message) ", " U(36,                                                                                              \
+                                                                                reason) ", " U(37,                                                                               \
+                                                                                               about) ", " U(38,                                                                 \
+                                                                                                             actor) ", " U(39,                                                   \
+                                                                                                                           lease_ms) ", " U(40,                                  \
+                                                                                                                                            attempt_ms) ", " U(41,               \
+                                                                                                                                                               send_before_ms)
 #define ENTRY_INSERT                                                                               \
     " INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"   \
     " worker, leased_at, attempt_until, lease_until, outcome, finished_at, output, error_code,"    \
@@ -128,23 +135,24 @@
         "e") ", e.outcome,"                                                                        \
              " CASE WHEN e.lease_ms IS NULL THEN now() END, e.output, e.error_code, "              \
              "e.error_message,"                                                                    \
-             " e.reason, e.about, CASE WHEN e.lease_ms IS NULL THEN e.actor ELSE $41 END"
+             " e.reason, e.about, CASE WHEN e.lease_ms IS NULL THEN e.actor ELSE $42 END"
 
-#define START_ROWS                                                                                                                                  \
-    U(1, shard)                                                                                                                                     \
-    ", " U(2, uid) ", " U(3, namespace) ", " U(4, definition) ", " U(5, saga_id) ", " U(6, run) ", " U(7, input_digest) ", " U(8, revision) ", " U( \
-        9,                                                                                                                                          \
-        input) ", " U(10,                                                                                                                           \
-                      labels) ", " U(11,                                                                                                            \
-                                     deadline_ms) ", " U(12,                                                                                        \
-                                                         related) ", " U(13,                                                                        \
-                                                                         fence) ", " U(14,                                                          \
-                                                                                       step) ","                                                    \
-                                                                                             " " U(15, step_index) ", " U(16, operation) ", " U(    \
-                                                                                                 17,                                                \
-                                                                                                 worker) ", " U(18,                                 \
-                                                                                                                lease_ms) ", " U(19,                \
-                                                                                                                                 attempt_ms)
+#define START_ROWS                                                                                                                                                          \
+    U(1, shard)                                                                                                                                                             \
+    ", " U(2, uid) ", " U(3, namespace) ", " U(4, definition) ", " U(5, saga_id) ", " U(6, run) ", " U(7, input_digest) ", " U(8, revision) ", " U(                         \
+        9,                                                                                                                                                                  \
+        input) ", " U(10,                                                                                                                                                   \
+                      labels) ", " U(11,                                                                                                                                    \
+                                     deadline_ms) ", " U(12,                                                                                                                \
+                                                         related) ", " U(13,                                                                                                \
+                                                                         fence) ", " U(14,                                                                                  \
+                                                                                       step) ","                                                                            \
+                                                                                             " " U(15,                                                                      \
+                                                                                                   step_index) ", " U(16,                                                   \
+                                                                                                                      operation) ", " U(17,                                 \
+                                                                                                                                        worker) ", " U(18,                  \
+                                                                                                                                                       lease_ms) ", " U(19, \
+                                                                                                                                                                        attempt_ms) ", NULL::int8 AS send_before_ms"
 
 const struct stmt stmts[STMT_COUNT] = {
     /* clang-format off */
@@ -174,9 +182,9 @@ const struct stmt stmts[STMT_COUNT] = {
         " WHERE u.lease_ms IS NOT NULL AND (u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE)"
         " SELECT s.saga_uid, 1::bigint, now() FROM s" },
 
-    [STMT_GRANT] = { "grant", 12,
+    [STMT_GRANT] = { "grant", 13,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, GRANT_PARAMS, OID_TEXT },
-        "INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("u", "$12")
+        "INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("u", "$13")
         " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " GRANT_ROWS_FROM_3 ") AS u"
         " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
 
@@ -188,12 +196,12 @@ const struct stmt stmts[STMT_COUNT] = {
         " $11 FROM saga s WHERE s.shard = e.shard AND s.saga_uid = e.saga_uid) ELSE false END" },
 
     /* The next lease comes FROM the entry that was finished. Returns the new position. */
-    [STMT_FINISH_GRANT] = { "finish_grant", 19, { FINISH_PARAMS, GRANT_PARAMS, OID_TEXT },
+    [STMT_FINISH_GRANT] = { "finish_grant", 20, { FINISH_PARAMS, GRANT_PARAMS, OID_TEXT },
         "WITH f AS (UPDATE journal e" FINISH_SET
         " FROM (SELECT " FINISH_ROWS ", " GRANT_ROWS_FROM_10 ") AS u" FINISH_WHERE
         " RETURNING u.shard, u.uid, u.grant_seq, u.fence, u.step, u.step_index, u.operation, u.try,"
-        " u.worker, u.lease_ms, u.attempt_ms)"
-        " INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("f", "$19") " FROM f"
+        " u.worker, u.lease_ms, u.attempt_ms, u.send_before_ms)"
+        " INSERT INTO journal " GRANT_COLUMNS " SELECT " GRANT_VALUES("f", "$20") " FROM f"
         " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
 
     /* The end needs no entry: whoever finds the row in another state gets nothing back. */
@@ -212,7 +220,7 @@ const struct stmt stmts[STMT_COUNT] = {
      * finishes, inserts its first entry against the key, and only then, FROM that, the further
      * entries, the outcome and the row. All of it or nothing. Who changes the state owns the saga:
      * it may have been let go or adopted meanwhile, and must not be without an owner now. */
-    [STMT_PHASE] = { "phase", 42, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT, OID_TEXT },
+    [STMT_PHASE] = { "phase", 43, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT, OID_TEXT },
         "WITH u AS MATERIALIZED (SELECT " FINISH_ROWS ", " ROW_ROWS "),"
         " e AS MATERIALIZED (SELECT " ENTRY_ROWS "),"
         " s AS MATERIALIZED (SELECT u.* FROM u JOIN saga s ON s.shard = u.shard"
@@ -229,7 +237,7 @@ const struct stmt stmts[STMT_COUNT] = {
         " FROM h JOIN e ON e.uid = h.saga_uid WHERE NOT e.head),"
         " d AS MATERIALIZED (SELECT u.* FROM h JOIN u ON u.uid = h.saga_uid),"
         " f AS (UPDATE journal e" FINISH_SET " FROM d u" FINISH_WHERE "),"
-        " g AS (UPDATE saga s" ROW_SET("d") ", owner = $42, wake_at = NULL, waiting_handler = NULL"
+        " g AS (UPDATE saga s" ROW_SET("d") ", owner = $43, wake_at = NULL, waiting_handler = NULL"
         " FROM d" ROW_WHERE("d") ROW_RETURNING ", d.ends),"
         " k AS (" KEY_END ")"
         " SELECT h.saga_uid, h.seq, now() FROM h" },
@@ -366,13 +374,15 @@ const struct stmt control_stmts[CONTROL_COUNT] = {
 static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
 
 /* A page of sagas. The index saga_list holds each (namespace, definition, state) in order of time:
- * the first rows of each are taken, then the first of those. */
-#define LIST_BY_TIME(compare, order)                                                               \
+ * the first rows of each are taken, then the first of those. `also`: a condition that another index
+ * in that order holds. */
+#define LIST_BY_TIME(compare, order, also)                                                         \
     "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea, s.park_step"                       \
     " FROM definition d CROSS JOIN unnest($3) AS t (state)"                                        \
     " CROSS JOIN LATERAL (SELECT * FROM saga c WHERE c.namespace = d.namespace"                    \
     " AND c.definition = d.name AND c.state = t.state AND (c.started_at, c.saga_uid) " compare     \
-    " ($4, $5) ORDER BY c.started_at " order ", c.saga_uid " order " LIMIT $6) s"                  \
+    " ($4, $5) AND ($7 IS NULL OR c.doubt = $7)" also " ORDER BY c.started_at " order              \
+    ", c.saga_uid " order " LIMIT $6) s"                                                           \
     " WHERE ($1 IS NULL OR d.namespace = $1) AND ($2 IS NULL OR d.name = $2)"                      \
     " ORDER BY s.started_at " order ", s.saga_uid " order " LIMIT $6"
 /* The same for a range of saga ids (one id, or a prefix): the index saga_by_id. */
@@ -380,11 +390,13 @@ static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
     "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea, s.park_step"                       \
     " FROM (SELECT DISTINCT namespace FROM definition WHERE $1 IS NULL OR namespace = $1) d"       \
     " CROSS JOIN LATERAL (SELECT * FROM saga c WHERE c.namespace = d.namespace"                    \
-    " AND c.saga_id >= $7 AND c.saga_id < $8 AND ($2 IS NULL OR c.definition = $2)"                \
+    " AND c.saga_id >= $8 AND c.saga_id < $9 AND ($2 IS NULL OR c.definition = $2)"                \
     " AND c.state = ANY ($3) AND (c.started_at, c.saga_uid) " compare " ($4, $5)"                  \
+    " AND ($7 IS NULL OR c.doubt = $7)"                                                            \
     " ORDER BY c.started_at " order ", c.saga_uid " order " LIMIT $6) s"                           \
     " ORDER BY s.started_at " order ", s.saga_uid " order " LIMIT $6"
-#define LIST_PARAMS OID_TEXT, OID_TEXT, OID_TEXT_ARRAY, OID_TIMESTAMPTZ, OID_UUID, OID_INT8
+#define LIST_PARAMS                                                                                \
+    OID_TEXT, OID_TEXT, OID_TEXT_ARRAY, OID_TIMESTAMPTZ, OID_UUID, OID_INT8, OID_BOOL
 
 const struct stmt read_stmts[READ_COUNT] = {
     /* clang-format off */
@@ -404,12 +416,42 @@ const struct stmt read_stmts[READ_COUNT] = {
         "SELECT content FROM definition_revision"
         " WHERE namespace = $1 AND name = $2 AND revision = $3" },
 
-    [READ_LIST_NEWEST] = { "list_newest", 6, { LIST_PARAMS }, LIST_BY_TIME("<", "DESC") },
-    [READ_LIST_OLDEST] = { "list_oldest", 6, { LIST_PARAMS }, LIST_BY_TIME(">", "ASC") },
-    [READ_LIST_ID_NEWEST] = { "list_id_newest", 8, { LIST_PARAMS, OID_TEXT, OID_TEXT },
+    [READ_LIST_NEWEST] = { "list_newest", 7, { LIST_PARAMS }, LIST_BY_TIME("<", "DESC", "") },
+    [READ_LIST_OLDEST] = { "list_oldest", 7, { LIST_PARAMS }, LIST_BY_TIME(">", "ASC", "") },
+    [READ_LIST_ID_NEWEST] = { "list_id_newest", 9, { LIST_PARAMS, OID_TEXT, OID_TEXT },
         LIST_BY_ID("<", "DESC") },
-    [READ_LIST_ID_OLDEST] = { "list_id_oldest", 8, { LIST_PARAMS, OID_TEXT, OID_TEXT },
+    [READ_LIST_ID_OLDEST] = { "list_id_oldest", 9, { LIST_PARAMS, OID_TEXT, OID_TEXT },
         LIST_BY_ID(">", "ASC") },
+    /* The few in doubt: the index saga_doubt. */
+    [READ_LIST_DOUBT_NEWEST] = { "list_doubt_newest", 7, { LIST_PARAMS },
+        LIST_BY_TIME("<", "DESC", " AND c.doubt") },
+    [READ_LIST_DOUBT_OLDEST] = { "list_doubt_oldest", 7, { LIST_PARAMS },
+        LIST_BY_TIME(">", "ASC", " AND c.doubt") },
+
+    /* Groups of parked sagas with the oldest of each, and how many there are in all. */
+    [READ_PARKED] = { "parked", 3, { OID_TEXT, OID_TEXT, OID_INT8 },
+        "SELECT g.namespace, g.definition, g.park_step, g.phase, g.park_reason, g.park_code,"
+        " g.count, g.oldest_at, g.oldest[2], (sum(g.count) OVER ())::bigint FROM ("
+        "SELECT s.namespace, s.definition, s.park_step, s.phase, s.park_reason, s.park_code,"
+        " count(*) AS count, min(s.updated_at) AS oldest_at,"
+        /* The id beside the smallest time: there is no min() of rows, but of arrays. */
+        " min(ARRAY[to_char(s.updated_at, 'YYYYMMDDHH24MISSUS') COLLATE \"C\", s.saga_id]) AS oldest"
+        " FROM definition d CROSS JOIN LATERAL (SELECT * FROM saga c"
+        " WHERE c.namespace = d.namespace AND c.definition = d.name AND c.state = 'PARKED'"
+        " OFFSET 0) s WHERE ($1 IS NULL OR d.namespace = $1) AND ($2 IS NULL OR d.name = $2)"
+        " GROUP BY 1, 2, 3, 4, 5, 6) g"
+        " ORDER BY g.oldest_at, g.namespace, g.definition, g.oldest[2] LIMIT $3" },
+
+    /* The oldest saga that has not ended: the first of each definition and state. */
+    [READ_GUARD_FLOOR] = { "guard_floor", 1, { OID_INT8 },
+        "SELECT least(now(), o.started_at) - $1 * interval '1 millisecond', o.started_at,"
+        " o.saga_uid, o.namespace, o.definition, o.saga_id, o.run FROM (SELECT 1) n LEFT JOIN ("
+        "SELECT s.* FROM definition d"
+        " CROSS JOIN unnest(ARRAY['RUNNING', 'COMPENSATING', 'PARKED']) AS t (state)"
+        " CROSS JOIN LATERAL (SELECT c.started_at, c.saga_uid, c.namespace, c.definition,"
+        " c.saga_id, c.run FROM saga c WHERE c.namespace = d.namespace AND c.definition = d.name"
+        " AND c.state = t.state ORDER BY c.started_at, c.saga_uid LIMIT 1) s"
+        " ORDER BY s.started_at, s.saga_uid LIMIT 1) o ON true" },
 
     [READ_DEFINITION] = { "definition", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
         "SELECT r.namespace, r.name, r.revision, r.created_at, r.revision = d.current_revision,"

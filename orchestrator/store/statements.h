@@ -25,7 +25,7 @@ enum { /* types of parameters (pg_type) */
        OID_INT8_ARRAY = 1016,
        OID_UUID_ARRAY = 2951,
 };
-enum { STMT_PARAMS_MAX = 42 };
+enum { STMT_PARAMS_MAX = 43 };
 
 struct stmt {
     const char *name;
@@ -85,6 +85,10 @@ enum read_stmt_id {
     READ_LIST_OLDEST,
     READ_LIST_ID_NEWEST,
     READ_LIST_ID_OLDEST,
+    READ_LIST_DOUBT_NEWEST,
+    READ_LIST_DOUBT_OLDEST,
+    READ_PARKED,
+    READ_GUARD_FLOOR,
     READ_DEFINITION,
     READ_DEFINITIONS,
     READ_REGISTER_NAME,

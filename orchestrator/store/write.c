@@ -126,6 +126,14 @@ static void put_finish(struct params *params, const struct store_op *op, const s
     params_text(params, entry->error_message);
 }
 
+static void put_send_before(struct params *params, const struct transition *transition)
+{
+    if (transition->send_before_ms)
+        params_int8(params, transition->send_before_ms);
+    else
+        params_null(params);
+}
+
 /* GRANT_PARAMS */
 static void put_grant(struct params *params, const struct store_op *op)
 {
@@ -139,6 +147,7 @@ static void put_grant(struct params *params, const struct store_op *op)
     params_text(params, entry->worker);
     params_int8(params, op->transition->lease_ms);
     params_int8(params, op->transition->attempt_timeout_ms);
+    put_send_before(params, op->transition);
 }
 
 /* ROW_PARAMS; a transition that does not change the row expects it as it is and leaves it so. */
@@ -202,8 +211,9 @@ static void put_entry(struct params *params, const struct store_op *op, const st
     if (lease) {
         params_int8(params, op->transition->lease_ms);
         params_int8(params, op->transition->attempt_timeout_ms);
+        put_send_before(params, op->transition);
     } else {
-        put_null(params, 2);
+        put_null(params, 3);
     }
 }
 

@@ -102,7 +102,7 @@ static void read_policies(struct reading *reading, const char *path,
         ret->effect = EFFECT_AT_MOST_ONCE;
         break;
     case SAGA__V1__EFFECT__EFFECT_UNSPECIFIED:
-        fault(reading, path, "effect", "is required: IDEMPOTENT or AT_MOST_ONCE");
+        fault(reading, path, "effect", "is required: IDEMPOTENT, PROBED or AT_MOST_ONCE");
         break;
     default:
         fault(reading, path, "effect", "is not known: %d", (int)message->effect);
@@ -123,17 +123,62 @@ static void read_policies(struct reading *reading, const char *path,
         fault(reading, path, "on_exhausted", "is not known: %d", (int)message->on_exhausted);
 }
 
-static char *default_handler(struct reading *reading, const char *definition, const char *step,
-                             bool compensation)
+/* `head` "." `tail`, without the dot where there is no tail. */
+static char *join(struct reading *reading, const char *head, const char *tail)
 {
-    const char *tail = compensation ? ".compensate" : "";
-    size_t size = strlen(definition) + strlen(step) + strlen(tail) + 2;
+    size_t size = strlen(head) + strlen(tail) + 2;
     char *text = mem_calloc(1, size);
     if (!text)
         reading->oom = true;
     else
-        (void)snprintf(text, size, "%s.%s%s", definition, step, tail);
+        (void)snprintf(text, size, "%s.%s", head, tail);
     return text;
+}
+
+static char *default_handler(struct reading *reading, const char *definition, const char *step,
+                             bool compensation)
+{
+    char *action = join(reading, definition, step);
+    if (!compensation || !action)
+        return action;
+    char *handler = join(reading, action, "compensate");
+    mem_free(action);
+    return handler;
+}
+
+/* What every attempt has, an action's as a probe's. */
+static void read_attempts(struct reading *reading, const char *path, const Saga__V1__Retry *retry,
+                          const Google__Protobuf__Duration *lease,
+                          const Google__Protobuf__Duration *attempt_timeout,
+                          struct operation_rule *ret)
+{
+    read_retry(reading, path, retry, &ret->retry);
+    ret->lease_ms = read_ms(reading, path, "lease", lease, DEFAULT_LEASE_MS, 1);
+    ret->attempt_timeout_ms =
+        read_ms(reading, path, "attempt_timeout", attempt_timeout, DEFAULT_ATTEMPT_TIMEOUT_MS, 1);
+}
+
+static void read_probe(struct reading *reading, const char *operation,
+                       const Saga__V1__Probe *message, struct operation_rule *ret)
+{
+    char path[PATH_SIZE];
+    (void)snprintf(path, sizeof path, "%s.probe", operation);
+    struct operation_rule *probe = ret->probe = definition_probe_new();
+    if (!probe || !ret->handler) {
+        reading->oom = true;
+        return;
+    }
+    probe->handler =
+        *message->handler ? keep(reading, message->handler) : join(reading, ret->handler, "probe");
+    read_attempts(reading, path, message->retry, message->lease, message->attempt_timeout, probe);
+}
+
+/* Its bounds are definition_check's, which refuses 0. */
+static int32_t read_lost_leases(const Saga__V1__Operation *message)
+{
+    if (message->_lost_leases_max_case != SAGA__V1__OPERATION___LOST_LEASES_MAX_LOST_LEASES_MAX)
+        return DEFAULT_LOST_LEASES_MAX;
+    return message->lost_leases_max > INT32_MAX ? INT32_MAX : (int32_t)message->lost_leases_max;
 }
 
 static void read_operation(struct reading *reading, const char *path,
@@ -142,22 +187,20 @@ static void read_operation(struct reading *reading, const char *path,
 {
     static const Saga__V1__Operation nothing = SAGA__V1__OPERATION__INIT;
     const Saga__V1__Operation *message = compensation ? step->compensation : step->action;
-    if (!message) { /* an action that is not there; an empty one would lack its effect */
-        fault(reading, path, "effect", "is required: IDEMPOTENT or AT_MOST_ONCE");
+    if (!message) /* an action that is not there is told as an empty one: it lacks its effect */
         message = &nothing;
-    } else {
-        read_policies(reading, path, message, ret);
-    }
+    read_policies(reading, path, message, ret);
     ret->handler = *message->handler
                        ? keep(reading, message->handler)
                        : default_handler(reading, definition->name, step->name, compensation);
-    read_retry(reading, path, message->retry, &ret->retry);
-    ret->lease_ms = read_ms(reading, path, "lease", message->lease, DEFAULT_LEASE_MS, 1);
-    ret->attempt_timeout_ms = read_ms(reading, path, "attempt_timeout", message->attempt_timeout,
-                                      DEFAULT_ATTEMPT_TIMEOUT_MS, 1);
+    read_attempts(reading, path, message->retry, message->lease, message->attempt_timeout, ret);
     ret->start_timeout_ms = read_ms(reading, path, "start_timeout", message->start_timeout, 0, 1);
-    if (message->idempotency_window)
-        fault(reading, path, "idempotency_window", "is not built yet");
+    ret->window_ms =
+        read_ms(reading, path, "idempotency_window", message->idempotency_window, 0, 1);
+    ret->fresh_key = message->fresh_key_after_not_done;
+    ret->lost_leases_max = read_lost_leases(message);
+    if (message->probe)
+        read_probe(reading, path, message->probe, ret);
 }
 
 static void read_step(struct reading *reading, size_t index,

@@ -9,8 +9,8 @@
 
 #include <saga/v1/definition.pb-c.h>
 
-/* Faults of the message itself (a wrong duration, `oneof undo` not set, what is not built yet) and
- * those of definition_check go to on_fault. *ret_faults 0: *ret is owned by the caller. */
+/* Faults of the message itself (a wrong duration, `oneof undo` not set, a value that is not known)
+ * and those of definition_check go to on_fault. *ret_faults 0: *ret is owned by the caller. */
 MUST_USE int definition_from_message(const Saga__V1__SagaDefinition *message,
                                      definition_fault_fn *on_fault, void *ctx,
                                      struct definition **ret, size_t *ret_faults, struct err *err);

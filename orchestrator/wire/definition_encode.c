@@ -3,11 +3,18 @@
 #include "wire/arena.h"
 #include "wire/times.h"
 
+/* What every attempt has, an action's as a probe's. */
+struct attempt_parts {
+    Saga__V1__Retry retry;
+    Google__Protobuf__Duration for_, initial, cap, lease, attempt_timeout;
+};
+
 /* One operation with the messages that it points to. */
 struct operation_parts {
     Saga__V1__Operation operation;
-    Saga__V1__Retry retry;
-    Google__Protobuf__Duration for_, initial, cap, lease, attempt_timeout, start_timeout;
+    Saga__V1__Probe probe;
+    struct attempt_parts own, probes;
+    Google__Protobuf__Duration start_timeout, window;
 };
 
 struct step_parts {
@@ -59,28 +66,53 @@ static Saga__V1__OnExhausted on_exhausted_to_message(enum on_exhausted on_exhaus
     }
 }
 
+static Saga__V1__Retry *fill_retry(struct attempt_parts *parts, const struct retry *retry)
+{
+    Saga__V1__Retry *message = &parts->retry;
+    saga__v1__retry__init(message);
+    message->for_ = fill_duration(&parts->for_, retry->for_ms);
+    message->initial = fill_duration(&parts->initial, retry->initial_ms);
+    message->cap = fill_duration(&parts->cap, retry->cap_ms);
+    if (retry->max_attempts) {
+        message->_max_attempts_case = SAGA__V1__RETRY___MAX_ATTEMPTS_MAX_ATTEMPTS;
+        message->max_attempts = retry->max_attempts;
+    }
+    return message;
+}
+
+static Saga__V1__Probe *fill_probe(Saga__V1__Probe *message, struct attempt_parts *parts,
+                                   const struct operation_rule *rule)
+{
+    saga__v1__probe__init(message);
+    message->handler = rule->handler;
+    message->retry = fill_retry(parts, &rule->retry);
+    message->lease = fill_duration(&parts->lease, rule->lease_ms);
+    message->attempt_timeout = fill_duration(&parts->attempt_timeout, rule->attempt_timeout_ms);
+    return message;
+}
+
 static Saga__V1__Operation *fill_operation(struct operation_parts *parts,
                                            const struct operation_rule *rule)
 {
     Saga__V1__Operation *message = &parts->operation;
+    struct attempt_parts *own = &parts->own;
     saga__v1__operation__init(message);
     message->handler = rule->handler;
     message->effect = effect_to_message(rule->effect);
-    saga__v1__retry__init(&parts->retry);
-    message->retry = &parts->retry;
-    parts->retry.for_ = fill_duration(&parts->for_, rule->retry.for_ms);
-    parts->retry.initial = fill_duration(&parts->initial, rule->retry.initial_ms);
-    parts->retry.cap = fill_duration(&parts->cap, rule->retry.cap_ms);
-    if (rule->retry.max_attempts) {
-        parts->retry._max_attempts_case = SAGA__V1__RETRY___MAX_ATTEMPTS_MAX_ATTEMPTS;
-        parts->retry.max_attempts = rule->retry.max_attempts;
-    }
-    message->lease = fill_duration(&parts->lease, rule->lease_ms);
-    message->attempt_timeout = fill_duration(&parts->attempt_timeout, rule->attempt_timeout_ms);
+    message->retry = fill_retry(own, &rule->retry);
+    message->lease = fill_duration(&own->lease, rule->lease_ms);
+    message->attempt_timeout = fill_duration(&own->attempt_timeout, rule->attempt_timeout_ms);
     message->on_unknown = on_unknown_to_message(rule->on_unknown);
     message->on_exhausted = on_exhausted_to_message(rule->on_exhausted);
     if (rule->start_timeout_ms)
         message->start_timeout = fill_duration(&parts->start_timeout, rule->start_timeout_ms);
+    if (rule->window_ms)
+        message->idempotency_window = fill_duration(&parts->window, rule->window_ms);
+    if (rule->probe)
+        message->probe = fill_probe(&parts->probe, &parts->probes, rule->probe);
+    message->fresh_key_after_not_done = rule->fresh_key;
+    message->_lost_leases_max_case = SAGA__V1__OPERATION___LOST_LEASES_MAX_LOST_LEASES_MAX;
+    message->lost_leases_max = (uint32_t)rule->lost_leases_max;
     return message;
 }
 

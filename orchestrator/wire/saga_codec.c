@@ -12,13 +12,16 @@ _Static_assert((int)OPERATION_PROBE + 1 == (int)SAGA__V1__OPERATION_KIND__OPERAT
                "order");
 _Static_assert((int)OUTCOME_DONE == (int)SAGA__V1__OUTCOME__OUTCOME_DONE, "order");
 _Static_assert((int)OUTCOME_UNKNOWN == (int)SAGA__V1__OUTCOME__OUTCOME_UNKNOWN, "order");
-_Static_assert((int)OUTCOME_NOT_DONE == (int)SAGA__V1__OUTCOME__OUTCOME_NOT_DONE, "order");
+_Static_assert((int)OUTCOME_STILL_UNKNOWN == (int)SAGA__V1__OUTCOME__OUTCOME_STILL_UNKNOWN,
+               "order");
 _Static_assert((int)PARK_SUSPENDED == (int)SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED, "order");
-_Static_assert((int)STEP_COMPENSATION_EXHAUSTED + 1 ==
-                   (int)SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_EXHAUSTED,
+_Static_assert((int)STEP_COMPENSATION_SKIPPED + 1 ==
+                   (int)SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_SKIPPED,
                "order");
 _Static_assert((int)WAIT_OPERATOR == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR, "order");
-_Static_assert((int)ENTRY_ABANDON + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_ABANDON, "order");
+_Static_assert((int)ENTRY_CONTINUE + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_CONTINUE,
+               "order");
+_Static_assert((int)EFFECT_AT_MOST_ONCE + 1 == (int)SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE, "order");
 
 Saga__V1__SagaState saga_state_to_message(enum saga_state state)
 {
@@ -41,7 +44,10 @@ bool saga_state_from_message(Saga__V1__SagaState message, enum saga_state *ret)
 
 bool reported_outcome_from_message(Saga__V1__Outcome message, enum outcome *ret)
 {
-    if (message < SAGA__V1__OUTCOME__OUTCOME_DONE || message > SAGA__V1__OUTCOME__OUTCOME_UNKNOWN)
+    bool told =
+        message >= SAGA__V1__OUTCOME__OUTCOME_DONE && message <= SAGA__V1__OUTCOME__OUTCOME_UNKNOWN;
+    if (!told && message != SAGA__V1__OUTCOME__OUTCOME_NOT_DONE &&
+        message != SAGA__V1__OUTCOME__OUTCOME_STILL_UNKNOWN)
         return false;
     *ret = (enum outcome)(int)message;
     return true;
@@ -193,8 +199,9 @@ static int64_t state_since(const struct saga *saga)
     bool parked = false;
     for (int64_t seq = 1; seq <= saga_last_seq(saga); seq++) {
         const struct journal_entry *entry = saga_entry(saga, seq);
+        bool cancels = entry->kind == ENTRY_COMPENSATE && entry->reason == CAUSE_CANCELLED;
         bool leaves = parked && (entry->kind == ENTRY_RETRY || entry->kind == ENTRY_RESUME ||
-                                 entry->kind == ENTRY_SKIP);
+                                 entry->kind == ENTRY_SKIP || cancels);
         bool turns = !parked && entry->kind == ENTRY_COMPENSATE;
         bool parks = !parked && entry->kind == ENTRY_PARK;
         if (leaves || turns || parks)
@@ -222,6 +229,41 @@ static int add_cause(struct arena *arena, const struct saga *saga, Saga__V1__Sag
     cause->time = time_message(arena, entry->finished_at_ms);
     cause->actor = entry->actor;
     message->cause = cause;
+    return 0;
+}
+
+static int add_unknown(struct arena *arena, const struct saga *saga, size_t index,
+                       Saga__V1__StepStatus *step)
+{
+    struct unknown_view view;
+    if (!saga_unknown_view(saga, index, &view))
+        return 0;
+    Saga__V1__UnknownOutcome *unknown = message_new(arena, &saga__v1__unknown_outcome__descriptor);
+    if (!unknown)
+        return -1;
+    const struct operation_rule *rule =
+        definition_rule(saga_definition(saga), index, view.operation);
+    unknown->operation = operation_to_message(view.operation);
+    unknown->effect = (Saga__V1__Effect)((int)rule->effect + 1);
+    unknown->attempts = view.attempts;
+    unknown->settle_time = time_message(arena, view.settled_ms);
+    unknown->send_before = time_message(arena, view.send_before_ms);
+    unknown->probes = view.probes;
+    if (view.last) {
+        unknown->worker = view.last->worker;
+        unknown->fence = view.last->fence;
+        unknown->lease_time = time_message(arena, view.last->leased_at_ms);
+        unknown->end_time = time_message(arena, view.last->finished_at_ms);
+        unknown->outcome = (Saga__V1__Outcome)(int)view.last->outcome;
+        unknown->error = error_message(arena, view.last->error_code, view.last->error_message);
+    }
+    if (view.last_probe) {
+        unknown->last_probe = (Saga__V1__Outcome)(int)view.last_probe->outcome;
+        unknown->last_probe_error =
+            error_message(arena, view.last_probe->error_code, view.last_probe->error_message);
+        unknown->last_probe_time = time_message(arena, view.last_probe->finished_at_ms);
+    }
+    step->unknown = unknown;
     return 0;
 }
 
@@ -255,8 +297,9 @@ static Saga__V1__StepStatus *step_to_message(struct arena *arena, const struct s
     struct bytes output;
     if (saga_step_output(saga, index, &output))
         message->output = binary(&output);
-    if (idempotency_key(row->namespace_, row->definition, row->saga_id, row->run, message->name,
-                        view.operation, key))
+    if (add_unknown(arena, saga, index, message) ||
+        idempotency_key(row->namespace_, row->definition, row->saga_id, row->run, message->name,
+                        view.operation, saga_key_generation(saga, index, view.operation), key))
         return NULL;
     message->idempotency_key = key;
     return message;

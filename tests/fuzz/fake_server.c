@@ -256,6 +256,53 @@ int store_reader_list(struct store_reader *reader, const struct store_list_filte
     return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
 }
 
+/* Groups as workers' words and names can make them. */
+int store_reader_parked(struct store_reader *reader, const char *namespace_, const char *definition,
+                        size_t limit, struct store_parked *ret, size_t *ret_count,
+                        int64_t *ret_sagas, struct err *err)
+{
+    (void)reader;
+    check_name_or_null(namespace_, LIMIT_NAMESPACE_BYTES);
+    check_name_or_null(definition, LIMIT_DEFINITION_NAME_BYTES);
+    FUZZ_CHECK(limit > 1);
+    *ret_count = 0;
+    if (mood & FAKE_ANSWERS_ERRORS)
+        return refuse(err);
+    fail_memory(0); /* it is not this side's memory that ends */
+    ret[0] = (struct store_parked){ .namespace_ = mem_strdup(namespace_ ? namespace_ : "default"),
+                                    .definition = mem_strdup(definition ? definition : "order"),
+                                    .phase = SAGA_RUNNING,
+                                    .reason = PARK_SUSPENDED,
+                                    .count = 2,
+                                    .oldest_ms = 1700000000000,
+                                    .oldest_saga_id = mem_strdup("o-1") };
+    FUZZ_CHECK(ret[0].namespace_ && ret[0].definition && ret[0].oldest_saga_id);
+    *ret_count = 1;
+    *ret_sagas = 2;
+    return 0;
+}
+
+int store_reader_guard_floor(struct store_reader *reader, int64_t margin_ms,
+                             struct store_guard_floor *ret, struct err *err)
+{
+    (void)reader;
+    FUZZ_CHECK(margin_ms >= 0 && margin_ms <= INT64_C(366) * 24 * 3600 * 1000);
+    if (mood & FAKE_ANSWERS_ERRORS)
+        return refuse(err);
+    fail_memory(0); /* it is not this side's memory that ends */
+    *ret = (struct store_guard_floor){ .floor_ms = 1700000000000 - margin_ms };
+    if (margin_ms % 2)
+        return 0;
+    ret->has_oldest = true;
+    ret->namespace_ = mem_strdup("default");
+    ret->definition = mem_strdup("order");
+    ret->saga_id = mem_strdup("o-1");
+    ret->run = 1;
+    ret->started_at_ms = 1700000000000;
+    FUZZ_CHECK(ret->namespace_ && ret->definition && ret->saga_id);
+    return 0;
+}
+
 /* What it keeps is what it reads again: the content must be good. */
 static int fill_definition(const char *namespace_, const char *name, const struct bytes *content,
                            struct store_definition *ret, struct err *err)

@@ -28,6 +28,31 @@ static void vary_rule(struct script *script, struct operation_rule *rule, bool c
         rule->on_unknown = ON_UNKNOWN_COMPENSATE;
     if ((what & 32) && !compensation)
         rule->on_exhausted = ON_EXHAUSTED_COMPENSATE;
+    if ((what & 48) == 48 && !compensation) {
+        rule->on_unknown = ON_UNKNOWN_ACCEPT;
+        rule->on_exhausted = ON_EXHAUSTED_CONTINUE;
+    }
+    if (what & 64) { /* PROBED, or an IDEMPOTENT one that is probed in the end */
+        rule->effect = what & 1 ? EFFECT_PROBED : EFFECT_IDEMPOTENT;
+        rule->fresh_key = what & 8;
+    }
+    if ((what & 128) && rule->effect == EFFECT_IDEMPOTENT)
+        rule->window_ms = 20000;
+}
+
+static bool wants_probe(const struct operation_rule *rule)
+{
+    return rule->effect == EFFECT_PROBED || rule->fresh_key ||
+           (rule->window_ms && rule->retry.max_attempts);
+}
+
+static void add_probe(struct world *world, size_t step, enum operation operation)
+{
+    const struct operation_rule *rule = definition_rule(world->definition, step, operation);
+    if (!wants_probe(rule))
+        return;
+    struct operation_rule *probe = world_add_probe(world, step, operation);
+    probe->retry.max_attempts = rule->retry.max_attempts ? 3 : 0;
 }
 
 static void make_definition(struct script *script, struct world *world)
@@ -46,6 +71,11 @@ static void make_definition(struct script *script, struct world *world)
         step->has_compensation = !(what & 2);
         vary_rule(script, &step->action, false);
         vary_rule(script, &step->compensation, true);
+        add_probe(world, i, OPERATION_ACTION);
+        if (step->has_compensation)
+            add_probe(world, i, OPERATION_COMPENSATION);
+        if (step->settle_ms < 0 && (what & 4))
+            step->settle_ms = 1000;
     }
 }
 
@@ -73,6 +103,8 @@ static void report(struct script *script, struct world *world)
         .error_message = what & 128 ? "message" : NULL,
         .retry_after_ms = what & 32 ? 5000 : 0,
     };
+    if (saga_entry(world->saga, seq)->operation == OPERATION_PROBE && what % 3)
+        report.outcome = what % 3 == 1 ? OUTCOME_NOT_DONE : OUTCOME_STILL_UNKNOWN;
     if (what & 16)
         report.output = (struct bytes){ output, sizeof output };
     (void)world_report_full(world, &report); /* any verdict */
@@ -101,7 +133,7 @@ static void extend(struct script *script, struct world *world)
 static void one_event(struct script *script, struct world *world)
 {
     static const int64_t spans_ms[] = { 1, 500, 3000, 16000, 31000, 400000 };
-    switch (script_choice(script, 10)) {
+    switch (script_choice(script, 14)) {
     case 0:
     case 1:
         if (world_is_grantable(world))
@@ -127,6 +159,23 @@ static void one_event(struct script *script, struct world *world)
     case 8:
         (void)world_retry(world, script_byte(script) & 1 ? NULL : "a");
         break;
+    case 10:
+        (void)world_suspend(world);
+        break;
+    case 11:
+        (void)world_resume(world);
+        break;
+    case 12:
+        (void)world_skip(world, NULL);
+        break;
+    case 13: {
+        static const enum operation said[] = { OPERATION_COUNT, OPERATION_ACTION,
+                                               OPERATION_COMPENSATION };
+        unsigned what = script_byte(script);
+        (void)world_resolve(world, what & 1 ? "a" : "b", said[what / 2 % ARRAY_LEN(said)], what & 8,
+                            NULL);
+        break;
+    }
     default:
         extend(script, world);
     }
@@ -315,7 +364,7 @@ static void drive(struct script *script, const struct world *world, struct saga 
                                      .operation = OPERATION_COUNT,
                                      .happened = script_byte(script) & 1,
                                      .evidence = "why" };
-    switch (script_choice(script, 7)) {
+    switch (script_choice(script, 9)) {
     case 0:
         rc = saga_on_time(saga, now_ms, true, &rng, &transition, &verdict, &err);
         break;
@@ -333,6 +382,12 @@ static void drive(struct script *script, const struct world *world, struct saga 
         break;
     case 5:
         rc = saga_on_abandon(saga, "anna", "why", now_ms, &transition, &verdict, &err);
+        break;
+    case 6:
+        rc = saga_on_suspend(saga, "anna", "why", now_ms, &transition, &verdict, &err);
+        break;
+    case 7:
+        rc = saga_on_resume(saga, "anna", "why", now_ms, &transition, &verdict, &err);
         break;
     default:
         if (saga_grantable(saga, now_ms, &what, 1))

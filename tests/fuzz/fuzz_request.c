@@ -40,6 +40,10 @@ static const char *const paths[] = {
     "/saga.v1.OperatorService/ResolveStep",
     "/saga.v1.OperatorService/SkipCompensation",
     "/saga.v1.OperatorService/AbandonSaga",
+    "/saga.v1.OperatorService/SuspendSaga",
+    "/saga.v1.OperatorService/ResumeSaga",
+    "/saga.v1.OperatorService/ListParked",
+    "/saga.v1.OperatorService/GetGuardFloor",
 };
 static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
 static const struct method stored = { "stored definition", METHOD_WORK,

@@ -20,6 +20,7 @@ static void rule_fill(struct operation_rule *rule, const char *handler)
         .retry = { DEFAULT_RETRY_FOR_MS, DEFAULT_RETRY_INITIAL_MS, DEFAULT_RETRY_CAP_MS, 0 },
         .lease_ms = DEFAULT_LEASE_MS,
         .attempt_timeout_ms = DEFAULT_ATTEMPT_TIMEOUT_MS,
+        .lost_leases_max = DEFAULT_LOST_LEASES_MAX,
     };
 }
 

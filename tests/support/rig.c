@@ -364,12 +364,15 @@ void rig_assert_journal(struct rig *rig, const char *definition, const char *sag
     char text[4096];
     rig_text(rig, RIG_STORE, text, sizeof text,
              "SELECT string_agg(CASE kind"
-             " WHEN 'LEASE' THEN CASE operation WHEN 'COMPENSATION' THEN '~' ELSE '' END || step ||"
+             " WHEN 'LEASE' THEN CASE operation WHEN 'COMPENSATION' THEN '~' WHEN 'PROBE' THEN '?'"
+             "  ELSE '' END || step ||"
              "  '.' || try || ' ' || coalesce(outcome, 'OPEN')"
              " WHEN 'LATE_REPORT' THEN 'late ' ||"
-             "  CASE operation WHEN 'COMPENSATION' THEN '~' ELSE '' END || step || '.' ||"
+             "  CASE operation WHEN 'COMPENSATION' THEN '~' WHEN 'PROBE' THEN '?' ELSE '' END ||"
+             "  step || '.' ||"
              "  (SELECT l.try FROM journal l WHERE l.shard = journal.shard"
              "   AND l.saga_uid = journal.saga_uid AND l.seq = journal.about) || ' ' || outcome"
+             " WHEN 'RESOLVE' THEN kind || ' ' || outcome"
              " ELSE kind || coalesce(' ' || reason, '') END, ', ' ORDER BY seq)"
              " FROM journal JOIN saga USING (shard, saga_uid) WHERE namespace = 'default'"
              " AND saga.definition = '%s' AND saga_id = '%s'",
@@ -392,7 +395,8 @@ void rig_assert_calls(struct rig *rig, const char *saga_id, const char *expected
 {
     char text[4096];
     rig_text(rig, RIG_BANK, text, sizeof text,
-             "SELECT string_agg(CASE operation WHEN 'C' THEN '~' ELSE '' END || step || '.' || try,"
+             "SELECT string_agg(CASE operation WHEN 'C' THEN '~' WHEN 'P' THEN '?' ELSE '' END ||"
+             " step || '.' || try,"
              " ', ' ORDER BY id) FROM calls WHERE saga_id = '%s'",
              saga_id);
     if (strcmp(text, expected) != 0)

@@ -100,11 +100,13 @@ static inline char *rig_borrow(const char *text)
 
 /* Registers a definition. settings: "deadline=3s on_deadline=PARK". steps: one line each,
  *   name: ACTION | COMPENSATION | OPTIONS
- *   action, compensation: IDEMPOTENT or ONCE (AT_MOST_ONCE), then key=value of lease,
+ *   action, compensation: IDEMPOTENT, PROBED or ONCE (AT_MOST_ONCE), then key=value of lease,
  *     attempt_timeout, start_timeout, handler (default "act", "undo"), on_unknown, on_exhausted,
- *     for, initial, cap, max_attempts; compensation "none": there is nothing to take back
- *   options: "guarded" or "settle=2s" (default settle=0s)
- * Defaults that keep tests quick: lease=5s initial=0.05s cap=0.2s. */
+ *     for, initial, cap, max_attempts, idempotency_window, lost_leases_max; "fresh_key";
+ * compensation "none": there is nothing to take back a probe (PROBED has one, "probe" gives one):
+ * probe_handler (default "probe"), probe_for, probe_initial, probe_cap, probe_max_attempts,
+ * probe_lease options: "guarded" and "settle=2s" (default settle=0s, unless guarded or without
+ * compensation) Defaults that keep tests quick: lease=5s initial=0.05s cap=0.2s. */
 void rig_define(struct rig *rig, const char *name, const char *settings, const char *steps);
 /* JSON of a RegisterDefinitionRequest; the answer, owned, or NULL as rig_call. */
 Saga__V1__RegisterDefinitionResponse *rig_register(struct rig *rig, const char *json,
@@ -136,13 +138,14 @@ void rig_await_state(struct rig *rig, const char *definition, const char *saga_i
 void rig_await_states(struct rig *rig, const char *definition, const char *prefix,
                       const char *state, int64_t count, int64_t limit_ms);
 /* The journal in short, in order: "a.1 DONE, b.1 REJECTED, COMPENSATE REFUSED, ~a.1 DONE"
- * (~: compensation, then step and try; an open lease is OPEN; a late report "late a.1 DONE"). */
+ * (~: compensation, ?: probe, then step and try; an open lease is OPEN; a late report "late a.1
+ * DONE"; RESOLVE with what it says). */
 void rig_assert_journal(struct rig *rig, const char *definition, const char *saga_id,
                         const char *expected);
-/* Waits until a worker has begun this call ("A" or "C", try). */
+/* Waits until a worker has begun this call ("A", "C" or "P", try). */
 void rig_await_call(struct rig *rig, const char *saga_id, const char *step, const char *operation,
                     int try_, int64_t limit_ms);
-/* Calls that workers began, in order: "a.1, b.1, ~a.1". */
+/* Calls that workers began, in order: "a.1, b.1, ~a.1, ?b.1". */
 void rig_assert_calls(struct rig *rig, const char *saga_id, const char *expected);
 /* Rows of the participant's business table for one saga. */
 int64_t rig_effects(struct rig *rig, const char *saga_id, const char *step, const char *operation);

@@ -61,6 +61,10 @@ static void write_setting(const char *word, struct buf *out, struct buf *retry)
         buf_printf(retry, ",\"%.*s\":%s%s%s", name_size, word, quote, value, quote);
         return;
     }
+    if (has_prefix(word, "lost_leases_max=")) {
+        buf_printf(out, ",\"%.*s\":%s", name_size, word, value);
+        return;
+    }
     const char *kind = has_prefix(word, "on_unknown=")     ? "ON_UNKNOWN_"
                        : has_prefix(word, "on_exhausted=") ? "ON_EXHAUSTED_"
                        : has_prefix(word, "on_deadline=")  ? "ON_DEADLINE_"
@@ -68,37 +72,67 @@ static void write_setting(const char *word, struct buf *out, struct buf *retry)
     buf_printf(out, ",\"%.*s\":\"%s%s\"", name_size, word, kind, value);
 }
 
+/* The words of an operation, and what is given where they say nothing. */
+struct written {
+    struct buf settings, retry;
+    bool handler, lease, initial, cap;
+};
+
+static void write_word(struct written *written, const char *word)
+{
+    written->handler |= has_prefix(word, "handler=");
+    written->lease |= has_prefix(word, "lease=");
+    written->initial |= has_prefix(word, "initial=");
+    written->cap |= has_prefix(word, "cap=");
+    write_setting(word, &written->settings, &written->retry);
+}
+
+static void write_rest(struct written *written, const char *default_handler, struct buf *out)
+{
+    if (!written->handler)
+        buf_printf(&written->settings, ",\"handler\":\"%s\"", default_handler);
+    if (!written->lease)
+        buf_text(&written->settings, ",\"lease\":\"5s\"");
+    if (!written->initial)
+        buf_text(&written->retry, ",\"initial\":\"0.05s\"");
+    if (!written->cap && !written->initial)
+        buf_text(&written->retry, ",\"cap\":\"0.2s\"");
+    buf_printf(out, "%s,\"retry\":{%s}", buf_cstr(&written->settings),
+               buf_cstr(&written->retry) + 1);
+    buf_done(&written->settings);
+    buf_done(&written->retry);
+}
+
 static void write_operation(const char *field, const char *default_handler, char *text,
                             struct buf *out)
 {
-    CLEANUP(buf_done) struct buf retry = { 0 };
-    CLEANUP(buf_done) struct buf settings = { 0 };
+    struct written operation = { 0 }, probe = { 0 };
     const char *effect = NULL;
-    bool handler = false, lease = false, initial = false, cap = false;
+    bool probed = false;
     for (char *word; (word = strsep(&text, " "));) {
         if (!*word)
             continue;
         if (!effect) {
             effect = strcmp(word, "ONCE") == 0 ? "AT_MOST_ONCE" : word;
-            continue;
+            probed = strcmp(word, "PROBED") == 0;
+        } else if (strcmp(word, "probe") == 0) {
+            probed = true;
+        } else if (strcmp(word, "fresh_key") == 0) {
+            buf_text(&operation.settings, ",\"fresh_key_after_not_done\":true");
+        } else if (has_prefix(word, "probe_")) {
+            write_word(&probe, word + strlen("probe_"));
+        } else {
+            write_word(&operation, word);
         }
-        handler |= has_prefix(word, "handler=");
-        lease |= has_prefix(word, "lease=");
-        initial |= has_prefix(word, "initial=");
-        cap |= has_prefix(word, "cap=");
-        write_setting(word, &settings, &retry);
     }
     assert_non_null(effect);
-    if (!handler)
-        buf_printf(&settings, ",\"handler\":\"%s\"", default_handler);
-    if (!lease)
-        buf_text(&settings, ",\"lease\":\"5s\"");
-    if (!initial)
-        buf_text(&retry, ",\"initial\":\"0.05s\"");
-    if (!cap && !initial)
-        buf_text(&retry, ",\"cap\":\"0.2s\"");
-    buf_printf(out, ",\"%s\":{\"effect\":\"EFFECT_%s\"%s,\"retry\":{%s}}", field, effect,
-               buf_cstr(&settings), buf_cstr(&retry) + 1);
+    buf_printf(out, ",\"%s\":{\"effect\":\"EFFECT_%s\"", field, effect);
+    write_rest(&operation, default_handler, out);
+    CLEANUP(buf_done) struct buf json = { 0 };
+    write_rest(&probe, "probe", &json);
+    if (probed)
+        buf_printf(out, ",\"probe\":{%s}", buf_cstr(&json) + 1);
+    buf_text(out, "}");
 }
 
 static void write_step(char *line, struct buf *out)
@@ -111,7 +145,7 @@ static void write_step(char *line, struct buf *out)
     name += strspn(name, " ");
     bool none = strstr(undo, "none") != NULL;
     bool guarded = options && strstr(options, "guarded");
-    char *settle = options ? strstr(options, "settle=") : NULL;
+    const char *settle = options ? strstr(options, "settle=") : NULL;
     buf_printf(out, "%s{\"name\":\"%s\"", out->data[out->size - 1] == '[' ? "" : ",", name);
     write_operation("action", "act", action, out);
     if (none)
@@ -120,8 +154,9 @@ static void write_step(char *line, struct buf *out)
         write_operation("compensation", "undo", undo, out);
     if (guarded)
         buf_text(out, ",\"guarded\":true");
-    else if (!none)
-        buf_printf(out, ",\"settle_time\":\"%s\"", settle ? settle + strlen("settle=") : "0s");
+    const char *value = settle ? settle + strlen("settle=") : "0s";
+    if (settle || (!none && !guarded))
+        buf_printf(out, ",\"settle_time\":\"%.*s\"", (int)strcspn(value, " "), value);
     buf_text(out, "}");
 }
 

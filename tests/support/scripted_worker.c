@@ -2,14 +2,15 @@
  *
  *   STEP OPERATION TRY WORD...      e.g. "ledger A 1 sleep=200 retry code=BUSY"
  *
- * STEP a name or *, OPERATION A, C or *, TRY a number or *; the first line that fits counts. What
- * its words set holds for the whole line, what they do is done in order:
+ * STEP a name or *, OPERATION A, C, P (probe) or *, TRY a number or *; the first line that fits
+ * counts. What its words set holds for the whole line, what they do is done in order:
  *
  *   sleep=MS     waits                        inner=MS  waits inside the guarded transaction
  *   effect       an effect without the guard  guarded   an effect under the guard, with its outcome
  *   crash        kill -9 of this process      hang      never returns
  *   until_lost   waits until the lease is not ours any more
  *   done already foreign rejected retry unknown none    the outcome (foreign: not by us)
+ *   not_done still_unknown                              a probe's
  *   out=TEXT     output                       join=STEP adds that step's output to it
  *   code=CODE    error code                   message=N error message of N two-byte characters
  *   after=MS     retry_after
@@ -51,7 +52,7 @@ static struct {
 struct call { /* one call of the handler */
     struct saga_task *task;
     struct own *own;
-    const char *operation; /* "A" or "C" */
+    const char *operation; /* "A", "C" or "P" */
     char id[24];           /* of its row in calls */
     char out[OUT_MAX], code[160], message[2 * OUT_MAX];
     int inner_ms, after_ms;
@@ -96,6 +97,12 @@ static bool record(PGconn **conn, const char *sql, int count, const char *const 
 static const char *action_seen(const struct call *call, char *text, size_t size)
 {
     struct saga_bytes output;
+    struct saga_probed probed;
+    if (saga_task_probed(call->task, &probed)) {
+        (void)snprintf(text, size, "PROBES:%s.%d", probed.operation == SAGA_ACTION ? "A" : "C",
+                       probed.try_);
+        return text;
+    }
     switch (saga_task_action_outcome(call->task)) {
     case SAGA_ACTION_DONE:
         output = saga_task_action_output(call->task);
@@ -277,6 +284,10 @@ static int do_outcome(struct call *call, const char *word)
         return saga_task_retry(task, code, message, call->after_ms);
     if (strcmp(word, "unknown") == 0)
         return saga_task_unknown(task, code, message);
+    if (strcmp(word, "not_done") == 0)
+        return saga_task_not_done(task);
+    if (strcmp(word, "still_unknown") == 0)
+        return saga_task_still_unknown(task, code, message);
     if (strcmp(word, "none") == 0)
         return 0;
     if (strcmp(word, "guarded") != 0)
@@ -320,7 +331,8 @@ static void handle(struct saga_task *task, void *ctx)
         return; /* reported as UNKNOWN */
     call->task = task;
     call->own = &program.own[saga_task_thread(task)];
-    call->operation = saga_task_operation(task) == SAGA_COMPENSATION ? "C" : "A";
+    static const char *const operations[] = { "", "A", "C", "P" };
+    call->operation = operations[saga_task_operation(task)];
     record_start(call);
     char words[LINE_MAX_BYTES] = "done", deeds[LINE_MAX_BYTES];
     bool ended = false;

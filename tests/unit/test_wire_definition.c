@@ -27,8 +27,9 @@ struct sample {
     Saga__V1__SagaDefinition message;
     Saga__V1__Step step, second, *steps[2];
     Saga__V1__Operation action, compensation, other;
-    Saga__V1__Retry retry;
-    Google__Protobuf__Duration durations[9];
+    Saga__V1__Retry retry, probe_retry;
+    Saga__V1__Probe probe;
+    Google__Protobuf__Duration durations[13];
     char name[16], step_name[16], second_name[16];
 };
 
@@ -41,6 +42,8 @@ static void sample_init(struct sample *sample)
     saga__v1__operation__init(&sample->compensation);
     saga__v1__operation__init(&sample->other);
     saga__v1__retry__init(&sample->retry);
+    saga__v1__retry__init(&sample->probe_retry);
+    saga__v1__probe__init(&sample->probe);
     for (size_t i = 0; i < ARRAY_LEN(sample->durations); i++)
         google__protobuf__duration__init(&sample->durations[i]);
     (void)snprintf(sample->name, sizeof sample->name, "pay");
@@ -125,6 +128,10 @@ static void test_every_default_is_filled_in(void **state)
         assert_int_equal(rule->start_timeout_ms, 0);
         assert_int_equal(rule->on_unknown, ON_UNKNOWN_PARK);
         assert_int_equal(rule->on_exhausted, ON_EXHAUSTED_PARK);
+        assert_int_equal(rule->window_ms, 0);
+        assert_int_equal(rule->lost_leases_max, 3);
+        assert_false(rule->fresh_key);
+        assert_null(rule->probe);
     }
     assert_false(definition->steps[1].has_compensation);
     assert_int_equal(definition->steps[1].action.effect, EFFECT_AT_MOST_ONCE);
@@ -135,14 +142,15 @@ static void test_every_default_is_filled_in(void **state)
 static void sample_fill(struct sample *sample)
 {
     static char namespace_[] = "bank", description[] = "moves money", handler[] = "account/debit-1";
-    static char undo[] = "account.refund";
+    static char undo[] = "account.refund", probe[] = "account/was-it-debited";
     sample_init(sample);
     Google__Protobuf__Duration *d = sample->durations;
     static const struct {
         int64_t seconds;
         int32_t nanos;
-    } values[] = { { 100, 0 }, { 0, 250000000 }, { 7, 0 },   { 45, 0 },  { 90, 500000000 },
-                   { 30, 0 },  { 12, 0 },        { 900, 0 }, { 3600, 0 } };
+    } values[] = { { 100, 0 }, { 0, 250000000 }, { 7, 0 },    { 45, 0 },   { 90, 500000000 },
+                   { 30, 0 },  { 12, 0 },        { 900, 0 },  { 3600, 0 }, { 50, 0 },
+                   { 6, 0 },   { 8, 0 },         { 86400, 0 } };
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         d[i].seconds = values[i].seconds;
         d[i].nanos = values[i].nanos;
@@ -163,6 +171,18 @@ static void sample_fill(struct sample *sample)
     sample->action.start_timeout = &d[5];
     sample->action.on_unknown = SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_COMPENSATE;
     sample->action.on_exhausted = SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_COMPENSATE;
+    sample->action.idempotency_window = &d[12];
+    sample->action.fresh_key_after_not_done = 1;
+    sample->action._lost_leases_max_case = SAGA__V1__OPERATION___LOST_LEASES_MAX_LOST_LEASES_MAX;
+    sample->action.lost_leases_max = 5;
+    sample->action.probe = &sample->probe;
+    sample->probe.handler = probe;
+    sample->probe.retry = &sample->probe_retry;
+    sample->probe_retry.for_ = &d[9];
+    sample->probe_retry._max_attempts_case = SAGA__V1__RETRY___MAX_ATTEMPTS_MAX_ATTEMPTS;
+    sample->probe_retry.max_attempts = 4;
+    sample->probe.lease = &d[10];
+    sample->probe.attempt_timeout = &d[11];
     sample->compensation.handler = undo;
     sample->compensation.effect = SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE;
     sample->compensation.lease = &d[7];
@@ -190,7 +210,19 @@ static void assert_filled(const struct definition *definition)
     assert_int_equal(step->action.start_timeout_ms, 30000);
     assert_int_equal(step->action.on_unknown, ON_UNKNOWN_COMPENSATE);
     assert_int_equal(step->action.on_exhausted, ON_EXHAUSTED_COMPENSATE);
+    assert_int_equal(step->action.window_ms, 86400000);
+    assert_int_equal(step->action.lost_leases_max, 5);
+    assert_true(step->action.fresh_key);
+    const struct operation_rule *probe = step->action.probe;
+    assert_non_null(probe);
+    assert_string_equal(probe->handler, "account/was-it-debited");
+    assert_int_equal(probe->retry.for_ms, 50000);
+    assert_int_equal(probe->retry.max_attempts, 4);
+    assert_int_equal(probe->lease_ms, 6000);
+    assert_int_equal(probe->attempt_timeout_ms, 8000);
     assert_true(step->has_compensation);
+    assert_null(step->compensation.probe);
+    assert_int_equal(step->compensation.lost_leases_max, 3);
     assert_string_equal(step->compensation.handler, "account.refund");
     assert_int_equal(step->compensation.effect, EFFECT_AT_MOST_ONCE);
     assert_int_equal(step->compensation.lease_ms, 900000);
@@ -257,7 +289,9 @@ static void test_an_effect_must_be_said(void **state)
     sample.action.effect = (Saga__V1__Effect)99;
     assert_fault(&sample, "steps[0].action.effect", "99");
     sample.action.effect = SAGA__V1__EFFECT__EFFECT_PROBED;
-    assert_fault(&sample, "steps[0].action.effect", "not built yet");
+    sample.durations[0].seconds = 5;
+    sample.step.settle_time = &sample.durations[0];
+    assert_fault(&sample, "steps[0].action.probe", "is required: the effect is PROBED");
     sample_init(&sample);
     sample.compensation.effect = SAGA__V1__EFFECT__EFFECT_UNSPECIFIED;
     assert_fault(&sample, "steps[0].compensation.effect", "required");
@@ -319,19 +353,114 @@ static void test_wrong_durations_are_told_once_with_their_value(void **state)
     assert_fault(&sample, "steps[0].settle_time", "-1000 ms");
 }
 
-static void test_what_is_not_built_yet_is_refused_by_name(void **state)
+static void test_a_probe_has_defaults_of_its_own(void **state)
+{
+    (void)state;
+    static char explicit_[] = "pay.debit.compensate.probe";
+    struct sample sample;
+    struct err err;
+    struct bytes content = { 0 }, again = { 0 };
+    sample_init(&sample);
+    sample.durations[0].seconds = 5;
+    sample.step.settle_time = &sample.durations[0];
+    sample.compensation.effect = SAGA__V1__EFFECT__EFFECT_PROBED;
+    sample.compensation.probe = &sample.probe;
+    struct definition *definition = read_good(&sample);
+    const struct operation_rule *probe = definition->steps[0].compensation.probe;
+    assert_null(definition->steps[0].action.probe);
+    assert_string_equal(probe->handler, "pay.debit.compensate.probe");
+    assert_int_equal(probe->effect, EFFECT_IDEMPOTENT);
+    assert_int_equal(probe->retry.for_ms, 24 * 3600 * 1000);
+    assert_int_equal(probe->retry.initial_ms, 1000);
+    assert_int_equal(probe->retry.cap_ms, 60 * 1000);
+    assert_int_equal(probe->retry.max_attempts, 0);
+    assert_int_equal(probe->lease_ms, 30 * 1000);
+    assert_int_equal(probe->attempt_timeout_ms, 5 * 60 * 1000);
+    ASSERT_OK(definition_encode(definition, &content, &err), &err);
+    definition_free(definition);
+    sample.probe.handler = explicit_;
+    sample.compensation._lost_leases_max_case =
+        SAGA__V1__OPERATION___LOST_LEASES_MAX_LOST_LEASES_MAX;
+    sample.compensation.lost_leases_max = 3;
+    definition = read_good(&sample);
+    ASSERT_OK(definition_encode(definition, &again, &err), &err);
+    definition_free(definition);
+    assert_int_equal(content.size, again.size);
+    assert_memory_equal(content.data, again.data, content.size);
+    mem_free(content.data);
+    mem_free(again.data);
+}
+
+static void test_what_is_wrong_about_probes_windows_and_lost_leases(void **state)
 {
     (void)state;
     struct sample sample;
+    Google__Protobuf__Duration *d = sample.durations;
     sample_init(&sample);
-    sample.action.idempotency_window = &sample.durations[0];
-    assert_fault(&sample, "steps[0].action.idempotency_window", "not built yet");
+    sample.step.settle_time = &d[0]; /* 0 s */
+    sample.action.idempotency_window = &d[1];
+    assert_fault(&sample, "steps[0].action.idempotency_window", "0 ms");
+    d[0].seconds = d[1].seconds = 5;
+    assert_fault(&sample, "steps[0].action.idempotency_window", "longer than settle_time");
+    sample.action.idempotency_window = NULL;
+    sample.action.probe = &sample.probe;
+    sample.probe.lease = &d[2];
+    d[2].seconds = 1;
+    assert_fault(&sample, "steps[0].action.probe.lease", "1000");
+    sample.probe.lease = NULL;
+    sample.probe.retry = &sample.probe_retry;
+    sample.probe_retry.for_ = &d[2];
+    assert_fault(&sample, "steps[0].action.probe.retry.for", "settle_time");
+    sample.probe_retry.for_ = NULL;
+    sample.probe_retry._max_attempts_case = SAGA__V1__RETRY___MAX_ATTEMPTS_MAX_ATTEMPTS;
+    assert_fault(&sample, "steps[0].action.probe.retry.max_attempts", "0");
+    sample_init(&sample);
+    sample.action.fresh_key_after_not_done = 1;
+    assert_fault(&sample, "steps[0].action.fresh_key_after_not_done", "needs a probe");
+    sample_init(&sample);
+    sample.action._lost_leases_max_case = SAGA__V1__OPERATION___LOST_LEASES_MAX_LOST_LEASES_MAX;
+    assert_fault(&sample, "steps[0].action.lost_leases_max", "is 0");
+    sample.action.lost_leases_max = UINT32_MAX;
+    assert_fault(&sample, "steps[0].action.lost_leases_max", "1 to 1000");
+}
+
+static void test_every_policy_of_an_action_is_accepted(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct err err;
     sample_init(&sample);
     sample.action.on_unknown = SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_ACCEPT;
-    assert_fault(&sample, "steps[0].action.on_unknown", "ACCEPT");
-    sample_init(&sample);
     sample.action.on_exhausted = SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_CONTINUE;
-    assert_fault(&sample, "steps[0].action.on_exhausted", "CONTINUE");
+    struct definition *definition = read_good(&sample), *decoded = NULL;
+    struct bytes content = { 0 };
+    ASSERT_OK(definition_encode(definition, &content, &err), &err);
+    ASSERT_OK(definition_decode(&content, &decoded, &err), &err);
+    assert_int_equal(decoded->steps[0].action.on_unknown, ON_UNKNOWN_ACCEPT);
+    assert_int_equal(decoded->steps[0].action.on_exhausted, ON_EXHAUSTED_CONTINUE);
+    mem_free(content.data);
+    definition_free(definition);
+    definition_free(decoded);
+}
+
+/* What was registered by a server that did not know of probes, windows and lost leases. */
+static void test_stored_bytes_of_an_older_server_are_read_with_the_defaults(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct err err;
+    sample_init(&sample);
+    struct bytes old = { .size = saga__v1__saga_definition__get_packed_size(&sample.message) };
+    old.data = mem_calloc(1, old.size);
+    assert_non_null(old.data);
+    assert_int_equal(saga__v1__saga_definition__pack(&sample.message, old.data), old.size);
+    struct definition *decoded = NULL;
+    ASSERT_OK(definition_decode(&old, &decoded, &err), &err);
+    assert_int_equal(decoded->steps[0].action.lost_leases_max, 3);
+    assert_null(decoded->steps[0].action.probe);
+    assert_int_equal(decoded->steps[0].action.window_ms, 0);
+    definition_free(decoded);
+    mem_free(old.data);
 }
 
 static void test_other_faults(void **state)
@@ -435,7 +564,10 @@ int main(void)
         cmocka_unit_test(test_an_effect_must_be_said),
         cmocka_unit_test(test_a_step_says_how_it_is_taken_back),
         cmocka_unit_test(test_wrong_durations_are_told_once_with_their_value),
-        cmocka_unit_test(test_what_is_not_built_yet_is_refused_by_name),
+        cmocka_unit_test(test_a_probe_has_defaults_of_its_own),
+        cmocka_unit_test(test_what_is_wrong_about_probes_windows_and_lost_leases),
+        cmocka_unit_test(test_every_policy_of_an_action_is_accepted),
+        cmocka_unit_test(test_stored_bytes_of_an_older_server_are_read_with_the_defaults),
         cmocka_unit_test(test_other_faults),
         cmocka_unit_test(test_too_many_steps_are_one_fault),
         cmocka_unit_test(test_bytes_that_are_not_ours_are_an_internal_error),

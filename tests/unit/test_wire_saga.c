@@ -67,7 +67,7 @@ static void test_a_new_saga_waits_for_a_worker(void **state)
     assert_int_equal(saga->steps[1]->state, SAGA__V1__STEP_STATE__STEP_STATE_PENDING);
     char key[IDEMPOTENCY_KEY_SIZE];
     assert_int_equal(idempotency_key(row->namespace_, row->definition, row->saga_id, row->run, "a",
-                                     OPERATION_ACTION, key),
+                                     OPERATION_ACTION, 0, key),
                      0);
     assert_string_equal(saga->steps[0]->idempotency_key, key);
     assert_int_equal(saga->waiting->kind, SAGA__V1__WAIT_KIND__WAIT_KIND_WORKER);
@@ -191,6 +191,129 @@ static void test_a_parked_saga_says_why_in_which_phase_and_since_when(void **sta
     assert_null(listed->cause);
 }
 
+/* The key of step a as the message shows it. */
+static void assert_key(const Saga__V1__Saga *saga, enum operation operation, int32_t generation)
+{
+    const struct saga_row *row = saga_row(world.saga);
+    char key[IDEMPOTENCY_KEY_SIZE];
+    assert_int_equal(idempotency_key(row->namespace_, row->definition, row->saga_id, row->run, "a",
+                                     operation, generation, key),
+                     0);
+    assert_string_equal(saga->steps[0]->idempotency_key, key);
+}
+
+static void test_an_unknown_outcome_tells_what_is_known_and_what_its_probes_said(void **state)
+{
+    (void)state;
+    struct step_rule *rule = &world.definition->steps[0];
+    rule->action.effect = EFFECT_PROBED;
+    rule->action.fresh_key = true;
+    rule->settle_ms = 5000;
+    (void)world_add_probe(&world, 0, OPERATION_ACTION); /* as it is */
+    world_start(&world);
+    const struct journal_entry *lease = saga_entry(world.saga, world_grant(&world));
+    world_pass(&world, 1000);
+    const struct report lost = { .fence = lease->fence,
+                                 .outcome = OUTCOME_UNKNOWN,
+                                 .error_code = "TIMEOUT" };
+    assert_int_equal(world_report_full(&world, &lost), VERDICT_ACCEPTED);
+    int64_t ended_ms = world.now_ms;
+    Saga__V1__Saga *saga = show(true);
+    const Saga__V1__UnknownOutcome *unknown = saga->steps[0]->unknown;
+    assert_int_equal(saga->steps[0]->state, SAGA__V1__STEP_STATE__STEP_STATE_UNKNOWN);
+    assert_int_equal(unknown->operation, SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION);
+    assert_int_equal(unknown->effect, SAGA__V1__EFFECT__EFFECT_PROBED);
+    assert_int_equal(unknown->attempts, 1);
+    assert_string_equal(unknown->worker, lease->worker);
+    assert_int_equal(unknown->fence, lease->fence);
+    assert_int_equal(ms_of(unknown->lease_time), lease->leased_at_ms);
+    assert_int_equal(ms_of(unknown->end_time), ended_ms);
+    assert_int_equal(unknown->outcome, SAGA__V1__OUTCOME__OUTCOME_UNKNOWN);
+    assert_string_equal(unknown->error->code, "TIMEOUT");
+    assert_int_equal(ms_of(unknown->settle_time), ended_ms + 5000);
+    assert_null(unknown->send_before);
+    assert_int_equal(unknown->probes, 0);
+    assert_null(unknown->last_probe_time);
+    assert_null(saga->steps[1]->unknown);
+    assert_int_equal(saga->waiting->operation, SAGA__V1__OPERATION_KIND__OPERATION_KIND_PROBE);
+    assert_string_equal(saga->waiting->handler, rule->action.probe->handler);
+    assert_key(saga, OPERATION_ACTION, 0);
+
+    const struct report nothing = { .fence = saga_entry(world.saga, world_grant(&world))->fence,
+                                    .outcome = OUTCOME_STILL_UNKNOWN,
+                                    .error_code = "BUSY" };
+    assert_int_equal(world_report_full(&world, &nothing), VERDICT_ACCEPTED);
+    saga = show(true);
+    unknown = saga->steps[0]->unknown;
+    assert_int_equal(unknown->probes, 1);
+    assert_int_equal(unknown->last_probe, SAGA__V1__OUTCOME__OUTCOME_STILL_UNKNOWN);
+    assert_string_equal(unknown->last_probe_error->code, "BUSY");
+    assert_int_equal(ms_of(unknown->last_probe_time), world.now_ms);
+    assert_true(ms_of(saga->steps[0]->next_time) >= world.now_ms);
+
+    world_pass(&world, 100000);
+    int64_t seq = world_run(&world, OUTCOME_NOT_DONE);
+    saga = show(true);
+    assert_null(saga->steps[0]->unknown);
+    assert_int_equal(saga->steps[0]->state, SAGA__V1__STEP_STATE__STEP_STATE_READY);
+    assert_key(saga, OPERATION_ACTION, 1);
+    Saga__V1__JournalEntry *entry = NULL;
+    struct err err;
+    ASSERT_OK(journal_entry_to_message(&arena, world.definition, saga_entry(world.saga, seq + 1),
+                                       &entry, &err),
+              &err);
+    assert_int_equal(entry->kind, SAGA__V1__JOURNAL_ENTRY__KIND__KIND_RESOLVE);
+    assert_int_equal(entry->about, seq);
+    assert_int_equal(entry->outcome, SAGA__V1__OUTCOME__OUTCOME_NOT_DONE);
+}
+
+static void test_an_accepted_step_is_unconfirmed_and_the_saga_in_doubt(void **state)
+{
+    (void)state;
+    world.definition->steps[0].action.effect = EFFECT_AT_MOST_ONCE;
+    world.definition->steps[0].action.on_unknown = ON_UNKNOWN_ACCEPT;
+    world_start(&world);
+    int64_t seq = world_run(&world, OUTCOME_UNKNOWN);
+    Saga__V1__Saga *saga = show(true);
+    assert_int_equal(saga->state, SAGA__V1__SAGA_STATE__SAGA_STATE_RUNNING);
+    assert_true(saga->doubt);
+    assert_int_equal(saga->steps[0]->state, SAGA__V1__STEP_STATE__STEP_STATE_UNCONFIRMED);
+    assert_non_null(saga->steps[0]->unknown);
+    assert_null(saga->steps[0]->unknown->settle_time); /* the step says none */
+    assert_int_equal(saga->steps[0]->unknown->effect, SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE);
+    Saga__V1__JournalEntry *entry = NULL;
+    struct err err;
+    ASSERT_OK(journal_entry_to_message(&arena, world.definition, saga_entry(world.saga, seq + 1),
+                                       &entry, &err),
+              &err);
+    assert_int_equal(entry->kind, SAGA__V1__JOURNAL_ENTRY__KIND__KIND_ACCEPT);
+}
+
+static void test_a_suspended_saga_is_parked_since_then_and_left_by_resume_and_cancel(void **state)
+{
+    (void)state;
+    world_start(&world);
+    world_pass(&world, 300);
+    assert_int_equal(world_suspend(&world), 0);
+    int64_t parked_ms = world.now_ms;
+    world_pass(&world, 700);
+    Saga__V1__Saga *saga = show(true);
+    assert_int_equal(saga->park->reason, SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED);
+    assert_string_equal(saga->park->error->message, "the bank asked");
+    assert_int_equal(ms_of(saga->state_time), parked_ms);
+    assert_int_equal(world_resume(&world), 0);
+    saga = show(true);
+    assert_int_equal(saga->state, SAGA__V1__SAGA_STATE__SAGA_STATE_RUNNING);
+    assert_int_equal(ms_of(saga->state_time), world.now_ms);
+    world_run(&world, OUTCOME_DONE);
+    assert_int_equal(world_suspend(&world), 0);
+    world_pass(&world, 900);
+    assert_int_equal(world_cancel(&world), 0);
+    saga = show(true);
+    assert_int_equal(saga->state, SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATING);
+    assert_int_equal(ms_of(saga->state_time), world.now_ms);
+}
+
 static void test_an_end_is_shown_with_its_time(void **state)
 {
     (void)state;
@@ -258,7 +381,10 @@ static void test_labels_go_there_and_back(void **state)
 static void test_an_arena_that_is_full_is_an_error(void **state)
 {
     (void)state;
+    world.definition->steps[0].action.effect = EFFECT_AT_MOST_ONCE;
+    world.definition->steps[0].action.on_unknown = ON_UNKNOWN_ACCEPT;
     world_start(&world);
+    world_run(&world, OUTCOME_UNKNOWN);
     world_run(&world, OUTCOME_REJECTED);
     Saga__V1__Saga *message = NULL;
     struct err err;
@@ -288,6 +414,13 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_parked_saga_says_why_in_which_phase_and_since_when,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_an_unknown_outcome_tells_what_is_known_and_what_its_probes_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_accepted_step_is_unconfirmed_and_the_saga_in_doubt,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_suspended_saga_is_parked_since_then_and_left_by_resume_and_cancel, setup,
+            teardown),
         cmocka_unit_test_setup_teardown(test_an_end_is_shown_with_its_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_journal_entries_are_told_in_words, setup, teardown),
         cmocka_unit_test_setup_teardown(test_labels_go_there_and_back, setup, teardown),

@@ -1,0 +1,151 @@
+/* What people look at every day: what waits for them, and how far the guards may be purged. */
+#include "store/reader_internal.h"
+
+#include "store/connect.h"
+
+#include <limits.h>
+
+/* --- parked sagas, grouped -------------------------------------------------------------------- */
+
+void store_parked_done(struct store_parked *parked)
+{
+    mem_free(parked->namespace_);
+    mem_free(parked->definition);
+    mem_free(parked->step);
+    mem_free(parked->code);
+    mem_free(parked->oldest_saga_id);
+    *parked = (struct store_parked){ 0 };
+}
+
+struct parked_query {
+    const char *namespace_, *definition;
+    size_t limit, count;
+    struct store_parked *groups;
+    int64_t sagas;
+};
+
+static void parked_drop(struct parked_query *query)
+{
+    while (query->count > 0)
+        store_parked_done(&query->groups[--query->count]);
+}
+
+static int decode_parked(const PGresult *result, int row, struct store_parked *ret,
+                         int64_t *ret_sagas, struct err *err)
+{
+    struct columns columns = { .result = result, .row = row, .table = "saga", .err = err };
+    struct store_parked group = { 0 };
+    group.namespace_ = columns_text(&columns);
+    group.definition = columns_text(&columns);
+    group.step = columns_text(&columns);
+    group.phase = columns_saga_state(&columns);
+    group.reason = columns_park_reason(&columns);
+    group.code = columns_text(&columns);
+    group.count = columns_int8(&columns);
+    group.oldest_ms = columns_time_ms(&columns);
+    group.oldest_saga_id = columns_text(&columns);
+    int64_t sagas = columns_int8(&columns);
+    if (columns.failed) {
+        store_parked_done(&group);
+        return (int)err->code;
+    }
+    *ret = group;
+    *ret_sagas = sagas;
+    return 0;
+}
+
+static int parked_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct parked_query *query = ctx;
+    parked_drop(query); /* of a first try that broke */
+    query->sagas = 0;
+    struct params *params = reader_start(reader, READ_PARKED);
+    params_text(params, query->namespace_);
+    params_text(params, query->definition);
+    params_int8(params, query->limit > INT_MAX ? INT_MAX : (int64_t)query->limit);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    int rc = reader_execute(reader, &result, err);
+    for (int row = 0; !rc && row < PQntuples(result) && query->count < query->limit; row++) {
+        rc = decode_parked(result, row, &query->groups[query->count], &query->sagas, err);
+        if (!rc)
+            query->count++;
+    }
+    return rc;
+}
+
+int store_reader_parked(struct store_reader *reader, const char *namespace_, const char *definition,
+                        size_t limit, struct store_parked *ret, size_t *ret_count,
+                        int64_t *ret_sagas, struct err *err)
+{
+    struct parked_query query = {
+        .namespace_ = namespace_, .definition = definition, .limit = limit, .groups = ret
+    };
+    int rc = reader_with_connection(reader, parked_run, &query, err);
+    if (rc) {
+        parked_drop(&query);
+        return rc;
+    }
+    *ret_count = query.count;
+    *ret_sagas = query.sagas;
+    return 0;
+}
+
+/* --- the floor of the guards ------------------------------------------------------------------ */
+
+void store_guard_floor_done(struct store_guard_floor *floor)
+{
+    mem_free(floor->namespace_);
+    mem_free(floor->definition);
+    mem_free(floor->saga_id);
+    *floor = (struct store_guard_floor){ 0 };
+}
+
+struct floor_query {
+    int64_t margin_ms;
+    struct store_guard_floor floor;
+};
+
+static int decode_floor(const PGresult *result, struct store_guard_floor *ret, struct err *err)
+{
+    struct columns columns = { .result = result, .table = "saga", .err = err };
+    struct store_guard_floor floor = { 0 };
+    floor.floor_ms = columns_time_ms(&columns);
+    floor.started_at_ms = columns_time_ms(&columns);
+    floor.uid = columns.uid = columns_uuid(&columns, &floor.has_oldest);
+    floor.namespace_ = columns_text(&columns);
+    floor.definition = columns_text(&columns);
+    floor.saga_id = columns_text(&columns);
+    if (floor.has_oldest)
+        floor.run = columns_int4(&columns);
+    if (columns.failed) {
+        store_guard_floor_done(&floor);
+        return (int)err->code;
+    }
+    *ret = floor;
+    return 0;
+}
+
+static int floor_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct floor_query *query = ctx;
+    store_guard_floor_done(&query->floor); /* of a first try that broke */
+    struct params *params = reader_start(reader, READ_GUARD_FLOOR);
+    params_int8(params, query->margin_ms);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    int rc = reader_execute(reader, &result, err);
+    if (!rc && PQntuples(result) != 1)
+        rc = err_set(err, ERR_INTERNAL, "guard floor: %d rows came back", PQntuples(result));
+    return rc ? rc : decode_floor(result, &query->floor, err);
+}
+
+int store_reader_guard_floor(struct store_reader *reader, int64_t margin_ms,
+                             struct store_guard_floor *ret, struct err *err)
+{
+    struct floor_query query = { .margin_ms = margin_ms };
+    int rc = reader_with_connection(reader, floor_run, &query, err);
+    if (rc)
+        store_guard_floor_done(&query.floor);
+    else
+        *ret = query.floor;
+    return rc;
+}
