@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 enum { DEFAULT_TIMEOUT_MS = 30 * 1000 };
+static const char default_address[] = "127.0.0.1:7233";
 
 int ctl_init(struct ctl *ctl, const struct ctl_arguments *arguments, struct err *err)
 {
@@ -24,7 +25,7 @@ int ctl_init(struct ctl *ctl, const struct ctl_arguments *arguments, struct err 
     const char *output = arguments->output ? arguments->output : "text";
     const char *no_color = getenv("NO_COLOR");
     *ctl = (struct ctl){
-        .address = address && *address ? address : "127.0.0.1:7233",
+        .address = address && *address ? address : default_address,
         .namespace_ = arguments->namespace_,
         .json = strcmp(output, "json") == 0,
         .color = isatty(STDOUT_FILENO) && !(no_color && *no_color),
@@ -126,6 +127,12 @@ int ctl_print_error(const struct err *err)
     return err->code == ERR_INVALID ? CTL_EXIT_USAGE : CTL_EXIT_FAILED;
 }
 
+int ctl_print_misuse(const char *what)
+{
+    (void)fprintf(stderr, "sagactl: %s\n", what);
+    return CTL_EXIT_USAGE;
+}
+
 int ctl_print_text(const struct buf *text)
 {
     if (text->failed) {
@@ -204,6 +211,12 @@ void ctl_actor(char ret[CTL_ACTOR_SIZE])
 int64_t ctl_now_ms(void)
 {
     return clock_wall_ms(&clock_system);
+}
+
+struct where_view ctl_where_view(const struct ctl *ctl)
+{
+    bool usual = strcmp(ctl->address, default_address) == 0;
+    return (struct where_view){ ctl_now_ms(), ctl->color, usual ? NULL : ctl->address };
 }
 
 int ctl_read_file(const char *path, size_t limit, struct buf *ret, struct err *err)
@@ -323,4 +336,34 @@ int ctl_saga_find(struct ctl *ctl, const struct ctl_arguments *arguments, struct
 void ctl_saga_done(struct ctl_saga *saga)
 {
     ctl_message_free_p(&saga->found);
+}
+
+/* --- telling -------------------------------------------------------------------------------------
+ */
+
+bool ctl_take_text(const struct ctl_arguments *arguments, const char *option, char **ret)
+{
+    const char *value = ctl_option(arguments, option);
+    if (value)
+        *ret = (char *)value;
+    return value != NULL;
+}
+
+int ctl_tell(struct ctl *ctl, const struct ctl_arguments *arguments,
+             const struct ctl_request *request)
+{
+    CLEANUP(ctl_saga_done) struct ctl_saga named = { .found = NULL };
+    CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
+    char actor[CTL_ACTOR_SIZE];
+    int rc = ctl_saga_find(ctl, arguments, &named);
+    if (rc != 0)
+        return rc;
+    ctl_actor(actor);
+    *request->saga = &named.ref;
+    *request->actor = actor;
+    rc = ctl_call(ctl, request->method, request->message, &saga__v1__saga__descriptor, &saga);
+    if (rc != 0)
+        return rc;
+    assert(saga);
+    return ctl_print_saga(ctl, request->done, saga);
 }

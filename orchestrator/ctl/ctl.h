@@ -6,6 +6,7 @@
 
 #include "ctl/arguments.h"
 #include "ctl/client.h"
+#include "ctl/where_text.h"
 
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
@@ -56,6 +57,8 @@ MUST_USE int ctl_add_page(json_t *all, const ProtobufCMessage *page, const char 
 /* $SAGACTL_ACTOR, or the name of the user of the operating system. */
 void ctl_actor(char ret[CTL_ACTOR_SIZE]);
 int64_t ctl_now_ms(void);
+/* Now, the terminal's colours, and the address where it is not the default one. */
+struct where_view ctl_where_view(const struct ctl *ctl);
 /* A whole file ("-": stdin), at most `limit` bytes; owned by the caller. */
 MUST_USE int ctl_read_file(const char *path, size_t limit, struct buf *ret, struct err *err);
 
@@ -73,6 +76,24 @@ struct ctl_saga {
 MUST_USE int ctl_saga_find(struct ctl *ctl, const struct ctl_arguments *arguments,
                            struct ctl_saga *ret);
 void ctl_saga_done(struct ctl_saga *saga);
+
+/* A call about the saga that the command line names, made by $SAGACTL_ACTOR or the user of this
+ * machine and answered with that saga. Finds it, fills the two fields of the request, calls, and
+ * prints: ctl_print_saga with `done`. */
+struct ctl_request {
+    const char *method; /* "/saga.v1.OperatorService/AbandonSaga" */
+    const char *done;   /* "abandoned" */
+    const ProtobufCMessage *message;
+    Saga__V1__SagaRef **saga; /* where in the message */
+    char **actor;
+};
+MUST_USE int ctl_tell(struct ctl *ctl, const struct ctl_arguments *arguments,
+                      const struct ctl_request *request);
+/* An option of text as a field of a request, which stays as it is when it is not given: then false.
+ */
+bool ctl_take_text(const struct ctl_arguments *arguments, const char *option, char **ret);
+/* "sagactl: ..." for what is wrong with the command line; the exit code of wrong usage. */
+int ctl_print_misuse(const char *what);
 
 /* Sagas of one key, newest first; owned by the caller. Prints what is wrong. */
 MUST_USE int ctl_sagas_of_key(struct ctl *ctl, const char *namespace_, const char *definition,

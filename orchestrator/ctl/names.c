@@ -41,6 +41,11 @@ const char *name_park_reason(Saga__V1__ParkReason reason)
     return name_of(&saga__v1__park_reason__descriptor, (int)reason, "PARK_REASON_");
 }
 
+const char *name_effect(Saga__V1__Effect effect)
+{
+    return name_of(&saga__v1__effect__descriptor, (int)effect, "EFFECT_");
+}
+
 const char *name_entry_kind(Saga__V1__JournalEntry__Kind kind)
 {
     return name_of(&saga__v1__journal_entry__kind__descriptor, (int)kind, "KIND_");
@@ -90,6 +95,7 @@ enum screen_style style_step_state(Saga__V1__StepState state)
         return STYLE_GOOD;
     case SAGA__V1__STEP_STATE__STEP_STATE_PENDING:
     case SAGA__V1__STEP_STATE__STEP_STATE_NOT_RUN:
+    case SAGA__V1__STEP_STATE__STEP_STATE_LEFT_OUT:
         return STYLE_FAINT;
     case SAGA__V1__STEP_STATE__STEP_STATE_REJECTED:
     case SAGA__V1__STEP_STATE__STEP_STATE_UNKNOWN:
@@ -97,6 +103,8 @@ enum screen_style style_step_state(Saga__V1__StepState state)
     case SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_REJECTED:
     case SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_UNKNOWN:
     case SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_EXHAUSTED:
+    case SAGA__V1__STEP_STATE__STEP_STATE_UNCONFIRMED:
+    case SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_SKIPPED:
         return STYLE_BAD;
     default:
         return STYLE_BUSY;

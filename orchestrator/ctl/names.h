@@ -13,12 +13,16 @@ const char *name_step_state(Saga__V1__StepState state);
 const char *name_outcome(Saga__V1__Outcome outcome); /* "" when there is none */
 const char *name_operation(Saga__V1__OperationKind operation);
 const char *name_park_reason(Saga__V1__ParkReason reason);
+const char *name_effect(Saga__V1__Effect effect);
 const char *name_entry_kind(Saga__V1__JournalEntry__Kind kind);
 /* "PARKED", "parked" or "SAGA_STATE_PARKED"; false for anything else. */
 MUST_USE bool name_saga_state_read(const char *text, Saga__V1__SagaState *ret);
 
 enum screen_style style_saga_state(Saga__V1__SagaState state);
 enum screen_style style_step_state(Saga__V1__StepState state);
+
+/* Behind the name of who asked for something: nobody has checked it yet. */
+#define ACTOR_UNPROVEN " (unproven)"
 
 bool saga_state_is_end(Saga__V1__SagaState state);
 

@@ -10,24 +10,11 @@ static const struct ctl_option options[] = {
 
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
-    CLEANUP(ctl_saga_done) struct ctl_saga named = { .found = NULL };
-    CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
     Saga__V1__CancelSagaRequest request = SAGA__V1__CANCEL_SAGA_REQUEST__INIT;
-    char actor[CTL_ACTOR_SIZE];
-    int rc = ctl_saga_find(ctl, arguments, &named);
-    if (rc != 0)
-        return rc;
-    const char *reason = ctl_option(arguments, "reason");
-    ctl_actor(actor);
-    request.saga = &named.ref;
-    request.actor = actor;
-    if (reason)
-        request.reason = (char *)reason;
-    rc = ctl_call(ctl, "/saga.v1.SagaService/CancelSaga", &request.base,
-                  &saga__v1__saga__descriptor, &saga);
-    if (rc != 0)
-        return rc;
-    return ctl_print_saga(ctl, "cancelled", saga);
+    (void)ctl_take_text(arguments, "reason", &request.reason); /* or not */
+    return ctl_tell(ctl, arguments,
+                    &(struct ctl_request){ "/saga.v1.SagaService/CancelSaga", "cancelled",
+                                           &request.base, &request.saga, &request.actor });
 }
 
 const struct ctl_verb verb_cancel = {

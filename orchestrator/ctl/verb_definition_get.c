@@ -1,28 +1,15 @@
 /* sagactl definition get: one revision. */
 #include "ctl/ctl.h"
-#include "ctl/screen.h"
+#include "ctl/names.h"
 #include "ctl/verbs.h"
 
 #include <inttypes.h>
 #include <saga/v1/definition.pb-c.h>
-#include <string.h>
 
 static const struct ctl_option options[] = {
     { "revision", "N", false, "which revision (default: the one that new sagas take)" },
     { NULL, NULL, false, NULL },
 };
-
-/* "IDEMPOTENT via bank.debit" */
-static void write_operation(const Saga__V1__Operation *operation, struct buf *out)
-{
-    static const char prefix[] = "EFFECT_";
-    const ProtobufCEnumValue *effect =
-        protobuf_c_enum_descriptor_get_value(&saga__v1__effect__descriptor, (int)operation->effect);
-    const char *name = effect ? effect->name : "?";
-    if (strncmp(name, prefix, sizeof prefix - 1) == 0)
-        name += sizeof prefix - 1;
-    buf_printf(out, "%s via %s", name, operation->handler);
-}
 
 static void write_duration(const Google__Protobuf__Duration *duration, struct buf *out)
 {
@@ -30,6 +17,18 @@ static void write_duration(const Google__Protobuf__Duration *duration, struct bu
         buf_printf(out, "%" PRId64 ".%03d s", duration->seconds, duration->nanos / 1000000);
     else
         buf_text(out, "-");
+}
+
+/* "IDEMPOTENT via bank.debit, remembered 86400.000 s, probe bank.debit.probe" */
+static void write_operation(const Saga__V1__Operation *operation, struct buf *out)
+{
+    buf_printf(out, "%s via %s", name_effect(operation->effect), operation->handler);
+    if (operation->idempotency_window) {
+        buf_text(out, ", remembered ");
+        write_duration(operation->idempotency_window, out);
+    }
+    if (operation->probe)
+        buf_printf(out, ", probe %s", operation->probe->handler);
 }
 
 static void add_row(struct table *table, const Saga__V1__Step *step)

@@ -1,9 +1,6 @@
 /* sagactl get: one saga in full. */
 #include "ctl/ctl.h"
 #include "ctl/verbs.h"
-#include "ctl/where_text.h"
-
-#include <string.h>
 
 static const struct ctl_option options[] = { CTL_RUN_OPTION, { NULL, NULL, false, NULL } };
 
@@ -23,8 +20,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
         return rc;
     if (ctl->json)
         return ctl_print_message(&saga->base);
-    const char *address = strcmp(ctl->address, "127.0.0.1:7233") == 0 ? NULL : ctl->address;
-    const struct where_view view = { ctl_now_ms(), ctl->color, address };
+    const struct where_view view = ctl_where_view(ctl);
     CLEANUP(buf_done) struct buf text = { 0 };
     where_write(saga, &view, &text);
     return ctl_print_text(&text);

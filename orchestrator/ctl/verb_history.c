@@ -9,26 +9,76 @@
 
 static const struct ctl_option options[] = { CTL_RUN_OPTION, { NULL, NULL, false, NULL } };
 
-/* "DONE", "REFUSED", "REPORT of 4: DONE", "open until ...". */
+#define KIND(name) SAGA__V1__JOURNAL_ENTRY__KIND__KIND_##name
+
+/* What a decision without a reason and without an outcome of its own means; NULL: its kind says it.
+ */
+static const char *decision_words(Saga__V1__JournalEntry__Kind kind)
+{
+    switch (kind) {
+    case KIND(PROBE):
+        return "not repeated any more: from here the probe decides";
+    case KIND(MAYBE):
+        return "the probe found nothing in its time: compensated as maybe";
+    case KIND(ACCEPT):
+        return "went on, the step unconfirmed";
+    case KIND(CONTINUE):
+        return "went on without the step";
+    default:
+        return NULL;
+    }
+}
+
+static void add_words(struct buf *out, const char *words)
+{
+    buf_printf(out, "%s%s", out->size ? " " : "", words);
+}
+
+/* Which entry it is about, and what that one said. */
+static void write_about(const Saga__V1__JournalEntry *entry, const char *outcome, struct buf *out)
+{
+    if (entry->kind == KIND(RESOLVE))
+        buf_printf(out, "the probe at #%" PRId64 " said %s", entry->about, outcome);
+    else if (entry->kind == KIND(RESUME))
+        buf_printf(out, "ended the PARK at #%" PRId64, entry->about);
+    else
+        buf_printf(out, "%sof entry %" PRId64 ": %s", out->size ? " " : "", entry->about, outcome);
+}
+
+/* "DONE", "REFUSED", "of entry 4: DONE", "the probe at #7 said DONE", "open, lease until ...". */
 static void write_result(const Saga__V1__JournalEntry *entry, int64_t now_ms, struct buf *out)
 {
+    const char *outcome = name_outcome(entry->outcome);
+    const char *words = decision_words(entry->kind);
+    bool lease = entry->kind == KIND(LEASE);
+    bool probe = entry->operation == SAGA__V1__OPERATION_KIND__OPERATION_KIND_PROBE;
     if (*entry->reason)
         buf_text(out, entry->reason);
-    if (entry->about)
-        buf_printf(out, "%sof entry %" PRId64 ":", out->size ? " " : "", entry->about);
-    const char *outcome = name_outcome(entry->outcome);
-    if (*outcome)
-        buf_printf(out, "%s%s", out->size ? " " : "", outcome);
-    else if (entry->kind == SAGA__V1__JOURNAL_ENTRY__KIND__KIND_LEASE) {
+    if (words)
+        add_words(out, words);
+    if (entry->about) {
+        write_about(entry, outcome, out);
+    } else if (*outcome) {
+        bool answered = lease && probe && entry->outcome != SAGA__V1__OUTCOME__OUTCOME_EXPIRED &&
+                        entry->outcome != SAGA__V1__OUTCOME__OUTCOME_STREAM_LOST &&
+                        entry->outcome != SAGA__V1__OUTCOME__OUTCOME_RELEASED;
+        add_words(out, answered ? "answered " : "");
+        buf_text(out, outcome);
+    } else if (lease) {
         buf_text(out, "open, lease until ");
         screen_time(out, entry->lease_until_time, now_ms);
     }
-    if (*entry->actor)
-        buf_printf(out, "%sby %s", out->size ? " " : "", entry->actor);
+    if (*entry->actor && !lease) {
+        add_words(out, "by ");
+        buf_printf(out, "%s" ACTOR_UNPROVEN, entry->actor);
+    }
     const Saga__V1__ErrorInfo *error = entry->error;
-    if (error && (*error->code || *error->message))
-        buf_printf(out, " %s%s%s", error->code, *error->code && *error->message ? ": " : "",
-                   error->message);
+    if (error && (*error->code || *error->message)) {
+        const char *code = strcmp(error->code, entry->reason) == 0 ? "" : error->code;
+        buf_printf(out, " %s%s%s", code, *code && *error->message ? ": " : "", error->message);
+    }
+    if (*entry->actor && lease) /* a node, not a person */
+        buf_printf(out, ", granted by %s", entry->actor);
 }
 
 static void add_row(struct table *table, const Saga__V1__JournalEntry *entry, int64_t now_ms)

@@ -14,6 +14,7 @@ static const struct ctl_option options[] = {
     { "state", "STATE", true, "only this state, e.g. PARKED" },
     { "prefix", "TEXT", false, "only keys that begin so" },
     { "key", "KEY", false, "only this key" },
+    { "doubt", NULL, false, "only what is in doubt: waits for sagactl resolve, its end or not" },
     { "oldest-first", NULL, false, "by start time; default: newest first" },
     { "limit", "N", false, "at most so many (default 50)" },
     { "all", NULL, false, "all of them" },
@@ -56,6 +57,10 @@ static int read_filter(const struct ctl *ctl, const struct ctl_arguments *argume
                 "--state must be RUNNING, COMPENSATING, PARKED, SUCCEEDED, COMPENSATED or"
                 " ABANDONED, not \"%s\"",
                 states[i]);
+    if (ctl_option(arguments, "doubt")) {
+        request->_doubt_case = SAGA__V1__LIST_SAGAS_REQUEST___DOUBT_DOUBT;
+        request->doubt = 1;
+    }
     request->oldest_first = ctl_option(arguments, "oldest-first") != NULL;
     if (ctl_option_number(arguments, "limit", 1, LIMIT_MAX, DEFAULT_LIMIT, &listing->limit, err) !=
         0)
@@ -81,6 +86,8 @@ static void add_row(struct table *table, const Saga__V1__Saga *saga, int64_t now
     else if (saga->cause)
         buf_printf(&why, "%s%s%s", saga->cause->reason, *saga->cause->step ? " at " : "",
                    saga->cause->step);
+    if (saga->doubt)
+        buf_printf(&why, "%sin doubt", why.size ? ", " : "");
     table_cell(table, saga->definition, STYLE_PLAIN);
     table_cell(table, saga->saga_id, STYLE_BOLD);
     table_cellf(table, "%d", saga->run);

@@ -53,25 +53,14 @@ static int read_options(const struct ctl_arguments *arguments,
 
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
-    CLEANUP(ctl_saga_done) struct ctl_saga named = { .found = NULL };
-    CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
     CLEANUP(buf_done) struct buf output = { .limit = LIMIT_PAYLOAD_BYTES };
     Saga__V1__ResolveStepRequest request = SAGA__V1__RESOLVE_STEP_REQUEST__INIT;
-    char actor[CTL_ACTOR_SIZE];
     struct err err;
     if (read_options(arguments, &request, &output, &err))
         return ctl_print_error(&err);
-    int rc = ctl_saga_find(ctl, arguments, &named);
-    if (rc != 0)
-        return rc;
-    ctl_actor(actor);
-    request.saga = &named.ref;
-    request.actor = actor;
-    rc = ctl_call(ctl, "/saga.v1.OperatorService/ResolveStep", &request.base,
-                  &saga__v1__saga__descriptor, &saga);
-    if (rc != 0)
-        return rc;
-    return ctl_print_saga(ctl, "resolved", saga);
+    return ctl_tell(ctl, arguments,
+                    &(struct ctl_request){ "/saga.v1.OperatorService/ResolveStep", "resolved",
+                                           &request.base, &request.saga, &request.actor });
 }
 
 const struct ctl_verb verb_resolve = {
@@ -87,6 +76,8 @@ const struct ctl_verb verb_resolve = {
     "for it goes on: past the step if it happened, with another attempt if it did not. Also for "
     "an\n"
     "effect that is not ours (FOREIGN_EFFECT) and a late report that speaks against the record\n"
-    "(LATE_EFFECT). Who says so is $SAGACTL_ACTOR or the user of this machine.",
+    "(LATE_EFFECT), and for what a saga is in doubt of: an unconfirmed step, a compensation that "
+    "was\n"
+    "skipped. Who says so is $SAGACTL_ACTOR or the user of this machine.",
     run,
 };

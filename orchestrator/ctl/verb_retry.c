@@ -13,27 +13,12 @@ static const struct ctl_option options[] = {
 
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
-    CLEANUP(ctl_saga_done) struct ctl_saga named = { .found = NULL };
-    CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
     Saga__V1__RetryStepRequest request = SAGA__V1__RETRY_STEP_REQUEST__INIT;
-    char actor[CTL_ACTOR_SIZE];
-    int rc = ctl_saga_find(ctl, arguments, &named);
-    if (rc != 0)
-        return rc;
-    const char *step = ctl_option(arguments, "step");
-    const char *reason = ctl_option(arguments, "reason");
-    ctl_actor(actor);
-    request.saga = &named.ref;
-    request.actor = actor;
-    if (step)
-        request.step = (char *)step;
-    if (reason)
-        request.reason = (char *)reason;
-    rc = ctl_call(ctl, "/saga.v1.OperatorService/RetryStep", &request.base,
-                  &saga__v1__saga__descriptor, &saga);
-    if (rc != 0)
-        return rc;
-    return ctl_print_saga(ctl, "tried again", saga);
+    (void)ctl_take_text(arguments, "step", &request.step);     /* or not */
+    (void)ctl_take_text(arguments, "reason", &request.reason); /* or not */
+    return ctl_tell(ctl, arguments,
+                    &(struct ctl_request){ "/saga.v1.OperatorService/RetryStep", "tried again",
+                                           &request.base, &request.saga, &request.actor });
 }
 
 const struct ctl_verb verb_retry = {
@@ -44,8 +29,8 @@ const struct ctl_verb verb_retry = {
     options,
     "try a step again now, with a fresh retry budget\n"
     "\n"
-    "Ends a back-off, or takes a parked saga back to its phase. Refused while the outcome of the "
-    "step\n"
-    "is unknown: a repeat would not be provably safe.",
+    "Ends a back-off, or takes a parked saga back to its phase. While the outcome of the step is\n"
+    "unknown its probe is asked again; without one it is refused: a repeat would not be provably\n"
+    "safe.",
     run,
 };

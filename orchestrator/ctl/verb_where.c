@@ -3,10 +3,8 @@
 #include "base/uuid.h"
 #include "ctl/ctl.h"
 #include "ctl/verbs.h"
-#include "ctl/where_text.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const struct ctl_option options[] = {
     { "definition", "NAME", false, "only sagas of this definition" },
@@ -37,8 +35,7 @@ static int add_json(json_t *sagas, const Saga__V1__Saga *saga)
 /* All of them, in the order of `uids`. */
 static int show(struct ctl *ctl, const char *const *uids, size_t count)
 {
-    const char *address = strcmp(ctl->address, "127.0.0.1:7233") == 0 ? NULL : ctl->address;
-    const struct where_view view = { ctl_now_ms(), ctl->color, address };
+    const struct where_view view = ctl_where_view(ctl);
     CLEANUP(buf_done) struct buf text = { 0 };
     json_t *sagas = json_array();
     int rc = 0;

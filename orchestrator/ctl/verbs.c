@@ -16,7 +16,11 @@ const struct ctl_verb *const ctl_verbs[] = {
     &verb_resolve,
     &verb_skip,
     &verb_abandon,
+    &verb_suspend,
+    &verb_resume,
+    &verb_parked,
     &verb_key,
+    &verb_guard_floor,
     &verb_fsm,
     NULL,
 };

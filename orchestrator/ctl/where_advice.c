@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-/* "sagactl [--address A] [--namespace N] VERB DEFINITION KEY" */
-static void write_command(const Saga__V1__Saga *saga, const struct where_view *view,
-                          const char *verb, struct buf *out)
+void where_write_command(const Saga__V1__Saga *saga, const struct where_view *view,
+                         const char *verb, struct buf *out)
 {
     buf_text(out, "sagactl");
     if (view->address) {
@@ -24,73 +23,101 @@ static void write_command(const Saga__V1__Saga *saga, const struct where_view *v
     screen_shell_word(out, saga->saga_id);
 }
 
+void where_write_resolve(const Saga__V1__Saga *saga, const struct where_view *view,
+                         const char *step, const char *options, struct buf *out)
+{
+    where_write_command(saga, view, "resolve", out);
+    if (step && *step) {
+        buf_text(out, " --step ");
+        screen_shell_word(out, step);
+    }
+    buf_printf(out, " %s --evidence ...", options);
+}
+
+/* What ends the wait for a person, by what it is parked for. */
+struct way {
+    Saga__V1__ParkReason reason;
+    const char *verb;
+    const char *why; /* resolve: what else could be done */
+};
+
+#define REASON(name) SAGA__V1__PARK_REASON__PARK_REASON_##name
+
+/* Parked while the steps went forward. */
+static const struct way forward[] = {
+    { REASON(RETRIES_EXHAUSTED), "retry", "go on; or sagactl cancel: turn back" },
+    { REASON(DEADLINE_EXCEEDED), "retry", "go on; or sagactl cancel: turn back" },
+    { REASON(WORKER_KILLER), "retry", "once the worker is mended; or sagactl cancel: turn back" },
+    { REASON(OUTCOME_UNKNOWN), "resolve", "; or sagactl cancel: turn back" },
+    { REASON(IDEMPOTENCY_WINDOW_OVER), "resolve", "; or sagactl cancel: turn back" },
+    { REASON(FOREIGN_EFFECT), "resolve", "; or sagactl cancel: turn back" },
+    { REASON(LATE_EFFECT), "resolve", "; or sagactl cancel: turn back" },
+    { REASON(SUSPENDED), "resume", "go on as its journal then says; or sagactl cancel: turn back" },
+    { 0, "cancel", "turn back: what was done or may have been done is compensated" },
+};
+
+/* Parked while compensating: a cancel is no way out. */
+static const struct way backward[] = {
+    { REASON(COMPENSATION_FAILED), "retry",
+      "once what stands in its way is mended; or sagactl skip: go on without it" },
+    { REASON(RETRIES_EXHAUSTED), "retry",
+      "once what stands in its way is mended; or sagactl skip: go on without it" },
+    { REASON(WORKER_KILLER), "retry",
+      "once what stands in its way is mended; or sagactl skip: go on without it" },
+    { REASON(OUTCOME_UNKNOWN), "resolve", "; or sagactl skip: go on without it" },
+    { REASON(IDEMPOTENCY_WINDOW_OVER), "resolve", "; or sagactl skip: go on without it" },
+    { REASON(FOREIGN_EFFECT), "resolve", "; or sagactl skip: go on without it" },
+    { REASON(LATE_EFFECT), "resolve", "; or sagactl skip: go on without it" },
+    { REASON(SUSPENDED), "resume", "go on taking back, as its journal then says" },
+    { 0, "history", "its journal: compare it with the other side" },
+};
+
+static const struct way *way_out(const Saga__V1__Saga *saga)
+{
+    Saga__V1__ParkReason reason = saga->park ? saga->park->reason : 0;
+    const struct way *way =
+        saga->phase == SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATING ? backward : forward;
+    while (way->reason && way->reason != reason)
+        way++;
+    return way;
+}
+
 static void advise(const Saga__V1__Saga *saga, const struct where_view *view, const char *verb,
                    const char *why, struct buf *out)
 {
-    write_command(saga, view, verb, out);
+    where_write_command(saga, view, verb, out);
     buf_printf(out, "   (%s)", why);
 }
 
-/* What a person has to find out; then one call settles it. */
-static void advise_resolve(const Saga__V1__Saga *saga, const struct where_view *view,
-                           const char *instead, struct buf *out)
+void where_write_settling(const Saga__V1__Saga *saga, const struct where_view *view,
+                          struct buf *out)
 {
-    write_command(saga, view, "resolve", out);
-    if (saga->park && saga->park->step && *saga->park->step) {
-        buf_text(out, " --step ");
-        screen_shell_word(out, saga->park->step);
-    }
-    buf_printf(out,
-               " --happened --evidence ...   (or --did-not-happen: look it up at the other side"
-               " by its key%s)",
-               instead);
+    const struct way *way = way_out(saga);
+    if (strcmp(way->verb, "resolve") == 0)
+        where_write_resolve(saga, view, saga->park ? saga->park->step : NULL, "--happened", out);
+    else
+        where_write_command(saga, view, way->verb, out);
 }
 
-/* Parked while the steps went forward. */
-static void advise_forward(const Saga__V1__Saga *saga, const struct where_view *view,
-                           struct buf *out)
+/* Was the step that it is parked at probed? Then a retry asks again. */
+static bool is_probed(const Saga__V1__Saga *saga)
 {
-    switch (saga->park ? saga->park->reason : 0) {
-    case SAGA__V1__PARK_REASON__PARK_REASON_RETRIES_EXHAUSTED:
-    case SAGA__V1__PARK_REASON__PARK_REASON_DEADLINE_EXCEEDED:
-        advise(saga, view, "retry", "go on; or sagactl cancel: turn back", out);
-        return;
-    case SAGA__V1__PARK_REASON__PARK_REASON_WORKER_KILLER:
-        advise(saga, view, "retry", "once the worker is mended; or sagactl cancel: turn back", out);
-        return;
-    case SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN:
-    case SAGA__V1__PARK_REASON__PARK_REASON_FOREIGN_EFFECT:
-    case SAGA__V1__PARK_REASON__PARK_REASON_LATE_EFFECT:
-        advise_resolve(saga, view, "; or sagactl cancel: turn back", out);
-        return;
-    default:
-        advise(saga, view, "cancel",
-               "turn back: what was done or may have been done is compensated", out);
-        return;
-    }
+    for (size_t i = 0; saga->park && i < saga->n_steps; i++)
+        if (strcmp(saga->steps[i]->name, saga->park->step) == 0)
+            return saga->steps[i]->unknown && saga->steps[i]->unknown->probes > 0;
+    return false;
 }
 
-/* Parked while compensating: a cancel is no way out. */
-static void advise_backward(const Saga__V1__Saga *saga, const struct where_view *view,
-                            struct buf *out)
+static void advise_person(const Saga__V1__Saga *saga, const struct where_view *view,
+                          struct buf *out)
 {
-    switch (saga->park ? saga->park->reason : 0) {
-    case SAGA__V1__PARK_REASON__PARK_REASON_COMPENSATION_FAILED:
-    case SAGA__V1__PARK_REASON__PARK_REASON_RETRIES_EXHAUSTED:
-    case SAGA__V1__PARK_REASON__PARK_REASON_WORKER_KILLER:
-        advise(saga, view, "retry",
-               "once what stands in its way is mended; or sagactl skip: go on without it", out);
-        return;
-    case SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN:
-    case SAGA__V1__PARK_REASON__PARK_REASON_FOREIGN_EFFECT:
-    case SAGA__V1__PARK_REASON__PARK_REASON_LATE_EFFECT:
-        advise_resolve(saga, view, "; or sagactl skip: go on without it", out);
-        return;
-    default:
-        buf_text(out, "compare its journal with the other side: ");
-        write_command(saga, view, "history", out);
-        return;
-    }
+    const struct way *way = way_out(saga);
+    where_write_settling(saga, view, out);
+    if (strcmp(way->verb, "resolve") == 0) /* what a person has to find out; one call settles it */
+        buf_printf(out, "   (or --did-not-happen: look it up at the other side by its key%s%s)",
+                   is_probed(saga) ? "; or sagactl retry: probe again" : "", way->why);
+    else
+        buf_printf(out, "   (%s)", way->why);
 }
 
 void where_write_advice(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
@@ -115,10 +142,7 @@ void where_write_advice(const Saga__V1__Saga *saga, const struct where_view *vie
         advise(saga, view, "wait", "it goes on by itself", out);
         break;
     case SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR:
-        if (saga->phase == SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATING)
-            advise_backward(saga, view, out);
-        else
-            advise_forward(saga, view, out);
+        advise_person(saga, view, out);
         break;
     default:
         if (!saga_state_is_end(saga->state))

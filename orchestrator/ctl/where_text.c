@@ -11,7 +11,7 @@ static void line_begin(struct buf *out, const char *label)
     buf_printf(out, "  %-8s ", label);
 }
 
-static void write_error(const Saga__V1__ErrorInfo *error, struct buf *out)
+void where_write_error(const Saga__V1__ErrorInfo *error, struct buf *out)
 {
     if (!error || (!*error->code && !*error->message))
         return;
@@ -32,7 +32,7 @@ static void write_state(const Saga__V1__Saga *saga, const struct where_view *vie
     buf_text(out, " since ");
     screen_time(out, saga->state_time, view->now_ms);
     if (saga->doubt)
-        buf_text(out, ", in doubt: a late report speaks against what is recorded");
+        buf_text(out, ", in doubt");
     buf_text(out, "\n");
 }
 
@@ -61,7 +61,7 @@ static const char *park_words(Saga__V1__ParkReason reason)
     case SAGA__V1__PARK_REASON__PARK_REASON_LIMIT_REACHED:
         return "the saga has reached a limit of its journal";
     case SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED:
-        return "an operator suspended it";
+        return "a person stopped it for now";
     default:
         return "for a reason that this sagactl does not know";
     }
@@ -82,8 +82,13 @@ static void write_park(const Saga__V1__Saga *saga, struct buf *out)
     if (park->error && (*park->error->code || *park->error->message)) {
         buf_text(out, "\n");
         line_begin(out, "");
-        buf_text(out, "last said:");
-        write_error(park->error, out);
+        if (park->reason == SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED) {
+            buf_text(out, "because: ");
+            screen_text(out, park->error->message);
+        } else {
+            buf_text(out, "last said:");
+            where_write_error(park->error, out);
+        }
     }
     buf_text(out, "\n");
 }
@@ -123,10 +128,11 @@ static void write_cause(const Saga__V1__Saga *saga, const struct where_view *vie
     if (*cause->actor) {
         buf_text(out, ", by ");
         screen_text(out, cause->actor);
+        buf_text(out, ACTOR_UNPROVEN);
     }
     if (cause->error && (*cause->error->code || *cause->error->message)) {
         buf_text(out, ",");
-        write_error(cause->error, out);
+        where_write_error(cause->error, out);
     }
     buf_text(out, ", ");
     screen_time(out, cause->time, view->now_ms);
@@ -172,7 +178,7 @@ static void step_row(const Saga__V1__StepStatus *step, const struct where_view *
     CLEANUP(buf_done) struct buf last = { 0 };
     CLEANUP(buf_done) struct buf since = { 0 };
     buf_text(&last, name_outcome(step->last_outcome));
-    write_error(step->last_error, &last);
+    where_write_error(step->last_error, &last);
     screen_time(&since, step->state_time, view->now_ms);
     table_cell(table, step->name, STYLE_BOLD);
     table_cell(table, name_step_state(step->state), style_step_state(step->state));
@@ -208,9 +214,12 @@ static void write_of_step(const Saga__V1__Waiting *waiting, struct buf *out)
 {
     if (!*waiting->step)
         return;
-    buf_text(out, waiting->operation == SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION
-                      ? " for the compensation of "
-                      : " for ");
+    if (waiting->operation == SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION)
+        buf_text(out, " for the compensation of ");
+    else if (waiting->operation == SAGA__V1__OPERATION_KIND__OPERATION_KIND_PROBE)
+        buf_text(out, " for the probe of ");
+    else
+        buf_text(out, " for ");
     screen_text(out, waiting->step);
 }
 
@@ -290,6 +299,7 @@ void where_write(const Saga__V1__Saga *saga, const struct where_view *view, stru
     write_cause(saga, view, out);
     write_times(saga, view, out);
     write_steps(saga, view, out);
+    where_write_unknown(saga, view, out);
     write_waiting(saga, view, out);
     CLEANUP(buf_done) struct buf advice = { 0 };
     where_write_advice(saga, view, &advice);

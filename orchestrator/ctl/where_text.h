@@ -14,6 +14,21 @@ struct where_view {
 };
 
 void where_write(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+/* Steps that may have taken effect: what is known of them, and the commands that settle it; and
+ * what else the saga is in doubt of. "" when there is nothing. */
+void where_write_unknown(const Saga__V1__Saga *saga, const struct where_view *view,
+                         struct buf *out);
+/* " CODE: message"; "" for NULL and for an empty one. */
+void where_write_error(const Saga__V1__ErrorInfo *error, struct buf *out);
+/* "sagactl [--address A] [--namespace N] VERB DEFINITION KEY" */
+void where_write_command(const Saga__V1__Saga *saga, const struct where_view *view,
+                         const char *verb, struct buf *out);
+/* The same with "--step STEP OPTIONS --evidence ..."; step NULL or "": without it. */
+void where_write_resolve(const Saga__V1__Saga *saga, const struct where_view *view,
+                         const char *step, const char *options, struct buf *out);
+/* The command that a parked saga waits for, alone. */
+void where_write_settling(const Saga__V1__Saga *saga, const struct where_view *view,
+                          struct buf *out);
 /* What an operator can do now; "" when there is nothing to do or nothing to wait for. */
 void where_write_advice(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
 

@@ -190,7 +190,9 @@ static void test_where_of_an_unknown_outcome_names_all_that_is_known(void **stat
     EXPECT(3, "COMPENSATED", "wait", "lost", "s-17", "--timeout", "10");
     expect(0, WORDS("cause    CANCELLED: it was cancelled", "by ada", "asked for"),
            WORDS("where", "s-17"));
-    expect(0, WORDS("LEASE", "COMPENSATE", "CANCELLED by ada asked for", "COMPENSATION", " ms "),
+    expect(0,
+           WORDS("LEASE", "COMPENSATE", "CANCELLED by ada (unproven) asked for", "COMPENSATION",
+                 " ms "),
            WORDS("history", "lost", "s-17"));
     EXPECT(0, "is COMPENSATED", "cancel", "s-17"); /* again: nothing to do */
 }
@@ -229,7 +231,7 @@ static void test_p4_what_a_person_settles_with_evidence(void **state)
                                "SELECT count(DISTINCT fence) FROM calls WHERE saga_id = 'r-2'"
                                " AND step = 'a'"),
                      1);
-    EXPECT(1, "RESOLVE_NOT_ALLOWED", "resolve", "byhand", "r-2", "--step", "a", "--happened",
+    EXPECT(1, "NOTHING_TO_RESOLVE", "resolve", "byhand", "r-2", "--step", "a", "--happened",
            "--evidence", "x");
     /* Nobody will ever know. */
     EXPECT(2, "needs --reason", "abandon", "r-3");
@@ -246,6 +248,107 @@ static void test_p4_what_a_person_settles_with_evidence(void **state)
            "paid back in cash");
     expect(0, WORDS("SKIP", "COMPENSATION", "by ada", "paid back in cash"),
            WORDS("history", "byhand", "r-4"));
+    /* Somebody has yet to look. */
+    expect(0, WORDS("byhand", "r-4", "COMPENSATED", "in doubt"), WORDS("list", "--doubt"));
+    expect(0,
+           WORDS("state    COMPENSATED since 2", ", in doubt\n", "a     COMPENSATION_SKIPPED",
+                 "doubt    the compensation of a was skipped",
+                 " resolve byhand r-4 --step a --compensation --happened --evidence"),
+           WORDS("where", "r-4"));
+    EXPECT(0, "resolved: byhand r-4 (run 1) is COMPENSATED", "resolve", "byhand", "r-4", "--step",
+           "a", "--compensation", "--happened", "--evidence", "the receipt is signed");
+    EXPECT(0, "no saga matches", "list", "--doubt", "--key", "r-4");
+}
+
+static void test_where_and_history_tell_what_the_probes_said(void **state)
+{
+    (void)state;
+    rig_define(&rig, "waybill", NULL, "a: PROBED probe_handler=ask | none | settle=0s");
+    rig_start(&rig, "waybill", "b-1",
+              "a A 1 unknown code=TIMEOUT\na P 1 still_unknown code=BUSY\na P 2 not_done\n"
+              "a A 2 unknown code=TIMEOUT\na P * done out=17");
+    rig_await(&rig, RIG_STORE, "1", SOON,
+              "SELECT count(*) FROM journal JOIN saga USING (shard, saga_uid)"
+              " WHERE saga_id = 'b-1' AND outcome = 'UNKNOWN'");
+    expect(0,
+           WORDS("a     UNKNOWN  1      w1/", "unknown  the action of a may have taken effect\n",
+                 "attempt  lease with fence 1 given to w1/", "ago): UNKNOWN TIMEOUT: ",
+                 "class    PROBED: not repeated before a probe has found out",
+                 "settled  no request can be on its way any more since 2",
+                 "probes   0 asked; the next one is due", "key      ",
+                 " resolve waybill b-1 --step a --did-not-happen --evidence",
+                 "a worker that serves ask for the probe of a: 0 workers connected serve it"),
+           WORDS("where", "b-1"));
+    json_t *sagas = run_json(WORDS("where", "b-1", "-o", "json"));
+    const char *effect = NULL;
+    assert_int_equal(
+        json_unpack(sagas, "{s:[{s:[{s:{s:s}}]}]}", "sagas", "steps", "unknown", "effect", &effect),
+        0);
+    assert_string_equal(effect, "EFFECT_PROBED");
+    json_decref(sagas);
+    struct test_process *asked = rig_worker(&rig, "p1", "ask:2");
+    EXPECT(0, "SUCCEEDED", "wait", "waybill", "b-1", "--timeout", "10");
+    rig_worker_kill(&rig, asked);
+    expect(0,
+           WORDS("answered STILL_UNKNOWN BUSY", "answered NOT_DONE",
+                 "answered DONE, granted by rig/", "the probe at #3 said NOT_DONE", "said DONE\n"),
+           WORDS("history", "waybill", "b-1"));
+    EXPECT(0, "PROBED via act, probe ask", "definition", "get", "waybill");
+}
+
+static void test_suspend_and_resume_say_who_and_why(void **state)
+{
+    (void)state;
+    rig_define(&rig, "stopped", NULL, "a: IDEMPOTENT handler=bank.later | none");
+    rig_start(&rig, "stopped", "t-1", "");
+    EXPECT(2, "needs --reason", "suspend", "t-1");
+    EXPECT(0, "suspended: stopped t-1 (run 1) is PARKED", "suspend", "t-1", "--reason",
+           "bank is down");
+    expect(0,
+           WORDS("state    PARKED while RUNNING since 2",
+                 "parked   SUSPENDED: a person stopped it for now", "because: bank is down",
+                 " resume stopped t-1   (go on"),
+           WORDS("where", "t-1"));
+    EXPECT(1, "RETRY_NOT_ALLOWED", "retry", "t-1");
+    expect(0, WORDS("COUNT", "1      t-1 ", "SUSPENDED", " resume stopped t-1\n"),
+           WORDS("parked", "--definition", "stopped"));
+    json_t *parked = run_json(WORDS("parked", "--definition", "stopped", "-o", "json"));
+    const char *count = NULL, *reason = NULL;
+    assert_int_equal(
+        json_unpack(parked, "{s:[{s:s, s:s}]}", "groups", "count", &count, "reason", &reason), 0);
+    assert_string_equal(count, "1");
+    assert_string_equal(reason, "PARK_REASON_SUSPENDED");
+    json_decref(parked);
+    EXPECT(0, "resumed: stopped t-1 (run 1) is RUNNING", "resume", "stopped", "t-1", "--reason",
+           "it is back");
+    EXPECT(0, "resumed: stopped t-1 (run 1) is RUNNING", "resume", "t-1");
+    expect(0,
+           WORDS("SUSPENDED by ada (unproven) bank is down",
+                 "ended the PARK at #1 by ada (unproven) it is back"),
+           WORDS("history", "t-1"));
+    EXPECT(0, "nothing is parked", "parked", "--definition", "stopped");
+    EXPECT(1, "definition: control characters", "parked", "--definition", "a\nb");
+}
+
+static void test_the_guard_floor_comes_with_its_sql(void **state)
+{
+    (void)state;
+    rig_define(&rig, "open", NULL, "a: IDEMPOTENT handler=bank.later | none");
+    rig_start(&rig, "open", "g-1", "");
+    char day[32];
+    rig_text(&rig, RIG_STORE, day, sizeof day,
+             "SELECT to_char(min(started_at) - interval '48 h', 'YYYY-MM-DD HH24:MI:SS') FROM saga"
+             " WHERE ended_at IS NULL");
+    expect(0,
+           WORDS("  held down by ", ", which is open since 2", "saga_guard.raise_floor('", day,
+                 "saga_guard.purge(10000)", "GREATEST(floor_us, 1"),
+           WORDS("guard", "floor", "--margin", "48h"));
+    EXPECT(2, "--margin must be a time such as", "guard", "floor", "--margin", "1d");
+    EXPECT(1, "margin: must be 0 s to 366 days", "guard", "floor", "--margin", "9000h");
+    json_t *floor = run_json(WORDS("guard", "floor", "-o", "json"));
+    const char *time = NULL;
+    assert_int_equal(json_unpack(floor, "{s:s}", "floor", &time), 0);
+    json_decref(floor);
 }
 
 static void test_where_tells_what_nobody_serves_and_when_it_is_tried_again(void **state)
@@ -337,11 +440,15 @@ static void test_key_is_what_the_worker_was_given_and_needs_no_server(void **sta
     (void)state;
     char key[IDEMPOTENCY_KEY_SIZE], line[64];
     assert_int_equal(
-        idempotency_key("default", "settlement", "o-1", 1, "debit", OPERATION_ACTION, key), 0);
+        idempotency_key("default", "settlement", "o-1", 1, "debit", OPERATION_ACTION, 0, key), 0);
     (void)snprintf(line, sizeof line, "%s\n", key);
     const char *const argv[] = { SAGACTL_BINARY, "--address", "127.0.0.1:1", "key",
                                  "settlement",   "o-1",       "debit",       NULL };
     command_expect(argv, NULL, 0, line);
+    assert_int_equal(
+        idempotency_key("default", "settlement", "o-1", 1, "debit", OPERATION_ACTION, 2, key), 0);
+    EXPECT(0, key, "key", "settlement", "o-1", "debit", "--generation", "2");
+    EXPECT(2, "--generation must be a number", "key", "a", "b", "c", "--generation", "-1");
     rig_define(&rig, "keyed", NULL, "a: IDEMPOTENT | none");
     rig_start(&rig, "keyed", "k", "");
     rig_await_state(&rig, "keyed", "k", "SUCCEEDED", SOON);
@@ -395,6 +502,9 @@ int main(void)
         cmocka_unit_test(test_start_is_safe_to_repeat_and_refuses_other_input),
         cmocka_unit_test(test_where_of_an_unknown_outcome_names_all_that_is_known),
         cmocka_unit_test(test_p4_what_a_person_settles_with_evidence),
+        cmocka_unit_test(test_where_and_history_tell_what_the_probes_said),
+        cmocka_unit_test(test_suspend_and_resume_say_who_and_why),
+        cmocka_unit_test(test_the_guard_floor_comes_with_its_sql),
         cmocka_unit_test(test_where_tells_what_nobody_serves_and_when_it_is_tried_again),
         cmocka_unit_test(test_where_shows_every_definition_and_run_of_a_key),
         cmocka_unit_test(test_list_filters_and_pages),

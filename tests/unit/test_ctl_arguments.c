@@ -52,6 +52,9 @@ static void test_verbs_of_two_words_and_arguments_that_look_like_options(void **
     assert_non_null(ctl_option(&arguments, "validate-only"));
     ASSERT_OK(READ(&arguments, &err, "where", "--", "-17"), &err);
     assert_string_equal(arguments.positional[0], "-17");
+    ASSERT_OK(READ(&arguments, &err, "guard", "floor", "--margin", "2h"), &err);
+    assert_ptr_equal(arguments.verb, &verb_guard_floor);
+    assert_string_equal(ctl_option(&arguments, "margin"), "2h");
     ASSERT_OK(READ(&arguments, &err, "get", "where"), &err);
     assert_ptr_equal(arguments.verb, &verb_get);
     assert_string_equal(arguments.positional[0], "where");
@@ -66,6 +69,9 @@ static void test_mistakes_are_refused_with_the_reason(void **state)
     } rows[] = {
         { { "sagactl", "wher", "x" }, "unknown command \"wher x\"" },
         { { "sagactl", "definition" }, "unknown command \"definition\"" },
+        { { "sagactl", "guard" }, "unknown command \"guard\"" },
+        { { "sagactl", "resume" }, "an argument is missing: sagactl resume [DEFINITION] KEY" },
+        { { "sagactl", "parked", "x" }, "unexpected argument \"x\"" },
         { { "sagactl", "where" }, "an argument is missing: sagactl where KEY" },
         { { "sagactl", "where", "a", "b" }, "unexpected argument \"b\"" },
         { { "sagactl", "where", "a", "--colour" }, "unknown option --colour" },

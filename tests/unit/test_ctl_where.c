@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "ctl/names.h"
-#include "ctl/where_text.h"
+#include "ctl/people_text.h"
 #include "wire/json.h"
 
 #include <string.h>
@@ -145,6 +145,219 @@ static void test_what_it_waits_for_and_until_when(void **state)
     }
 }
 
+/* What is known: who had it, how it ended, what may still come, what the probes said. */
+static void test_an_unknown_outcome_tells_all_that_is_known_and_how_to_settle_it(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render("{\"namespace\":\"default\",\"definition\":\"order\",\"sagaId\":\"o-1\",\"run\":1,"
+           "\"state\":\"SAGA_STATE_RUNNING\",\"phase\":\"SAGA_STATE_RUNNING\","
+           "\"steps\":[{\"name\":\"ship\",\"state\":\"STEP_STATE_UNKNOWN\",\"tries\":2,"
+           "\"operation\":\"OPERATION_KIND_ACTION\",\"idempotencyKey\":\"0123abcd\","
+           "\"nextTime\":\"2026-03-02T14:08:41Z\",\"unknown\":{"
+           "\"operation\":\"OPERATION_KIND_ACTION\",\"attempts\":2,\"worker\":\"w2/b\","
+           "\"fence\":\"7\",\"leaseTime\":\"2026-03-02T14:05:11Z\","
+           "\"endTime\":\"2026-03-02T14:06:11Z\",\"outcome\":\"OUTCOME_UNKNOWN\","
+           "\"error\":{\"code\":\"TIMEOUT\",\"message\":\"no answer\"},"
+           "\"settleTime\":\"2026-03-02T14:10:11Z\",\"sendBefore\":\"2026-03-02T15:08:11Z\","
+           "\"probes\":3,\"lastProbe\":\"OUTCOME_STILL_UNKNOWN\","
+           "\"lastProbeError\":{\"code\":\"BUSY\"},"
+           "\"lastProbeTime\":\"2026-03-02T14:07:11Z\",\"effect\":\"EFFECT_IDEMPOTENT\"}}],"
+           "\"waiting\":{\"kind\":\"WAIT_KIND_RETRY\",\"step\":\"ship\","
+           "\"operation\":\"OPERATION_KIND_PROBE\",\"untilTime\":\"2026-03-02T14:08:41Z\"}}",
+           false, NULL, &text);
+    static const char *const parts[] = {
+        "  unknown  the action of ship may have taken effect, in each of 2 attempts\n"
+        "           attempt  lease with fence 7 given to w2/b 2026-03-02 14:05:11 (3 min ago),\n"
+        "                    ended 2026-03-02 14:06:11 (2 min ago): UNKNOWN TIMEOUT: no answer\n"
+        "           class    IDEMPOTENT: repeated with the same key, as long as the other side"
+        " remembers it\n"
+        "           settled  a request may still be on its way until 2026-03-02 14:10:11 (in 2"
+        " min)\n"
+        "           window   nothing is sent with its key after 2026-03-02 15:08:11 (in 1 h)\n"
+        "           probes   3 asked; the last one said STILL_UNKNOWN BUSY, 2026-03-02 14:07:11 (1"
+        " min ago); the next one 2026-03-02 14:08:41 (in 30 s)\n"
+        "           key      0123abcd\n"
+        "           settle   sagactl resolve order o-1 --step ship --happened --evidence ...\n"
+        "           or       sagactl resolve order o-1 --step ship --did-not-happen --evidence"
+        " ...\n",
+        "for the next try for the probe of ship at 2026-03-02 14:08:41 (in 30 s)\n",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (!strstr(buf_cstr(&text), parts[i]))
+            fail_msg("part %zu is not in:\n%s", i, buf_cstr(&text));
+    buf_done(&text);
+}
+
+/* What the words of an unknown outcome depend on. */
+static void test_an_unknown_outcome_says_what_its_class_and_its_times_mean(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *step, *unknown, *part, *absent;
+    } rows[] = {
+        { "\"state\":\"STEP_STATE_UNKNOWN\"",
+          "\"effect\":\"EFFECT_PROBED\",\"settleTime\":\"2026-03-02T14:08:01Z\"",
+          "no request can be on its way any more since 2026-03-02 14:08:01 (10 s ago)", "window" },
+        { "\"state\":\"STEP_STATE_UNKNOWN\"", "\"effect\":\"EFFECT_PROBED\"",
+          "PROBED: not repeated before a probe has found out", "probes" },
+        { "\"state\":\"STEP_STATE_UNKNOWN\"", "\"effect\":\"EFFECT_AT_MOST_ONCE\"",
+          "AT_MOST_ONCE: never repeated by itself", "settled" },
+        { "\"state\":\"STEP_STATE_UNKNOWN\"",
+          "\"effect\":\"EFFECT_IDEMPOTENT\",\"sendBefore\":\"2026-03-02T14:08:01Z\"",
+          "may have forgotten the key: nothing is sent since 2026-03-02 14:08:01", "probes" },
+        { "\"state\":\"STEP_STATE_UNCONFIRMED\"", "\"effect\":\"EFFECT_AT_MOST_ONCE\"",
+          "may have taken effect; the saga went on with the step unconfirmed\n", "doubt    " },
+        { "\"state\":\"STEP_STATE_LEASED\"", "\"effect\":\"EFFECT_IDEMPOTENT\"",
+          "it may be repeated with the same key", "resolve" }, /* refused while it is live */
+        { "\"state\":\"STEP_STATE_COMPENSATION_UNKNOWN\"",
+          "\"operation\":\"OPERATION_KIND_COMPENSATION\"",
+          "--step s --compensation --happened --evidence", "action of" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct buf json = { 0 }, text = { 0 };
+        buf_printf(&json,
+                   "{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\","
+                   "\"doubt\":true,\"state\":\"SAGA_STATE_RUNNING\","
+                   "\"phase\":\"SAGA_STATE_RUNNING\",\"park\":{\"step\":\"s\"},"
+                   "\"steps\":[{\"name\":\"s\",%s,\"unknown\":{%s}},"
+                   "{\"name\":\"t\",\"state\":\"STEP_STATE_UNCONFIRMED\",\"unknown\":{}}]}",
+                   rows[i].step, rows[i].unknown);
+        render(buf_cstr(&json), false, NULL, &text);
+        char *second = strstr(buf_cstr(&text), "the action of t"); /* of s alone */
+        assert_non_null(second);
+        *second = '\0';
+        if (!strstr(buf_cstr(&text), rows[i].part) || strstr(buf_cstr(&text), rows[i].absent))
+            fail_msg("row %zu: %s", i, buf_cstr(&text));
+        buf_done(&json);
+        buf_done(&text);
+    }
+}
+
+static void test_what_is_in_doubt_names_the_command_that_clears_it(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render("{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\",\"doubt\":true,"
+           "\"state\":\"SAGA_STATE_COMPENSATED\",\"phase\":\"SAGA_STATE_COMPENSATED\","
+           "\"steps\":[{\"name\":\"debit\",\"state\":\"STEP_STATE_COMPENSATION_SKIPPED\"}]}",
+           false, NULL, &text);
+    assert_non_null(strstr(buf_cstr(&text), "state    COMPENSATED since -, in doubt\n"));
+    assert_non_null(strstr(buf_cstr(&text),
+                           "  doubt    the compensation of debit was skipped: was it taken back by"
+                           " hand?\n"
+                           "           settle   sagactl resolve d k --step debit --compensation"
+                           " --happened --evidence ...\n"
+                           "           or       sagactl resolve d k --step debit --compensation"
+                           " --did-not-happen --evidence ...\n"));
+    buf_done(&text);
+    render("{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\",\"doubt\":true,"
+           "\"state\":\"SAGA_STATE_SUCCEEDED\",\"phase\":\"SAGA_STATE_SUCCEEDED\"}",
+           false, NULL, &text);
+    assert_non_null(strstr(buf_cstr(&text), "sagactl history d k\n"));
+    assert_non_null(strstr(buf_cstr(&text), "sagactl resolve d k --step STEP --happened"));
+    buf_done(&text);
+}
+
+static void test_a_suspended_saga_says_why_and_how_it_goes_on(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render("{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\","
+           "\"state\":\"SAGA_STATE_PARKED\",\"phase\":\"SAGA_STATE_RUNNING\","
+           "\"park\":{\"reason\":\"PARK_REASON_SUSPENDED\",\"error\":{\"code\":\"SUSPENDED\","
+           "\"message\":\"bank is down\"}},\"waiting\":{\"kind\":\"WAIT_KIND_OPERATOR\"}}",
+           false, NULL, &text);
+    assert_non_null(strstr(buf_cstr(&text), "  parked   SUSPENDED: a person stopped it for now\n"
+                                            "           because: bank is down\n"));
+    assert_non_null(strstr(buf_cstr(&text), "  next     sagactl resume d k   (go on"));
+    buf_done(&text);
+}
+
+static void render_parked(const char *json, struct buf *out)
+{
+    const struct where_view view = { NOW_MS, false, "h:1" };
+    ProtobufCMessage *message;
+    struct err err;
+    ASSERT_OK(wire_json_decode(json, strlen(json), &saga__v1__list_parked_response__descriptor,
+                               &message, &err),
+              &err);
+    parked_write((Saga__V1__ListParkedResponse *)message, &view, out);
+    protobuf_c_message_free_unpacked(message, NULL);
+}
+
+static void test_parked_groups_are_a_table_with_the_command_of_the_oldest(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render_parked("{\"groups\":[{\"namespace\":\"default\",\"definition\":\"d\","
+                  "\"step\":\"risk\",\"reason\":\"PARK_REASON_OUTCOME_UNKNOWN\","
+                  "\"errorCode\":\"TIMEOUT\",\"count\":\"12\",\"oldestSagaId\":\"k 1\","
+                  "\"oldestTime\":\"2026-03-02T14:05:11Z\",\"phase\":\"SAGA_STATE_RUNNING\"},"
+                  "{\"namespace\":\"shop\",\"definition\":\"e\",\"step\":\"debit\","
+                  "\"reason\":\"PARK_REASON_COMPENSATION_FAILED\",\"count\":\"1\","
+                  "\"oldestSagaId\":\"k2\",\"oldestTime\":\"2026-03-02T14:06:11Z\","
+                  "\"phase\":\"SAGA_STATE_COMPENSATING\"},"
+                  "{\"namespace\":\"default\",\"definition\":\"f\","
+                  "\"reason\":\"PARK_REASON_SUSPENDED\",\"errorCode\":\"SUSPENDED\","
+                  "\"count\":\"2\",\"oldestSagaId\":\"k3\",\"phase\":\"SAGA_STATE_RUNNING\","
+                  "\"oldestTime\":\"2026-03-02T14:07:11Z\"}],\"parked\":\"15\"}",
+                  &text);
+    static const char *const parts[] = {
+        "COUNT  OLDEST  SINCE ",
+        "12     k 1     2026-03-02 14:05:11 (3 min ago)  d           risk                   "
+        "OUTCOME_UNKNOWN      TIMEOUT    sagactl --address h:1 resolve d 'k 1' --step risk"
+        " --happened --evidence ...\n",
+        "shop/e      compensation of debit  COMPENSATION_FAILED  -          sagactl --address h:1"
+        " --namespace shop retry e k2\n",
+        "f           -                      SUSPENDED            SUSPENDED  sagactl --address h:1"
+        " resume f k3\n",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (!strstr(buf_cstr(&text), parts[i]))
+            fail_msg("part %zu is not in:\n%s", i, buf_cstr(&text));
+    buf_done(&text);
+    render_parked("{}", &text);
+    assert_int_equal(text.size, 0);
+    buf_done(&text);
+}
+
+static void test_the_guard_floor_names_its_holder_and_the_statements(void **state)
+{
+    (void)state;
+    const struct where_view view = { NOW_MS, false, NULL };
+    Saga__V1__GetGuardFloorResponse floor = SAGA__V1__GET_GUARD_FLOOR_RESPONSE__INIT;
+    Google__Protobuf__Timestamp time = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    Google__Protobuf__Timestamp started = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    Saga__V1__SagaRef oldest = SAGA__V1__SAGA_REF__INIT;
+    struct buf text = { 0 };
+    time.seconds = NOW_MS / 1000 - 3720;
+    time.nanos = 45000000;
+    floor.floor = &time;
+    guard_floor_write(&floor, &view, &text);
+    assert_memory_equal(buf_cstr(&text),
+                        "2026-03-02T13:06:11.045Z\n  no saga is open: it is now, less the margin\n",
+                        71);
+    assert_non_null(strstr(buf_cstr(&text),
+                           "  SELECT saga_guard.raise_floor('2026-03-02 13:06:11.045+00');\n"
+                           "  SELECT saga_guard.purge(10000);\n"));
+    assert_non_null(strstr(buf_cstr(&text), "GREATEST(floor_us, 1772456771045000);\n"));
+    buf_done(&text);
+    started.seconds = NOW_MS / 1000 - 120;
+    oldest.namespace_ = (char *)"shop";
+    oldest.definition = (char *)"d";
+    oldest.saga_id = (char *)"k";
+    oldest.uid = (char *)"0190";
+    oldest.run = 2;
+    floor.oldest = &oldest;
+    floor.oldest_start_time = &started;
+    guard_floor_write(&floor, &view, &text);
+    assert_non_null(strstr(buf_cstr(&text),
+                           "  held down by d k (run 2, 0190), which is open since 2026-03-02"
+                           " 14:06:11 (2 min ago)\n  sagactl --namespace shop get d k\n"));
+    buf_done(&text);
+}
+
 static void advice_for(Saga__V1__ParkReason reason, Saga__V1__SagaState phase, struct buf *out)
 {
     const struct where_view view = { NOW_MS, false, NULL };
@@ -180,6 +393,10 @@ static void test_every_park_reason_has_words_and_an_advice_that_is_allowed(void 
             assert_null(strstr(buf_cstr(&backward), "retry"));
             assert_non_null(strstr(buf_cstr(&forward), "sagactl resolve d k"));
             assert_non_null(strstr(buf_cstr(&backward), "sagactl resolve d k"));
+        }
+        if (reason == SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED) {
+            assert_non_null(strstr(buf_cstr(&forward), "sagactl resume d k"));
+            assert_non_null(strstr(buf_cstr(&backward), "sagactl resume d k"));
         }
         if (reason == SAGA__V1__PARK_REASON__PARK_REASON_RETRIES_EXHAUSTED)
             assert_non_null(strstr(buf_cstr(&forward), "sagactl retry d k"));
@@ -234,6 +451,12 @@ int main(void)
         cmocka_unit_test(test_unknown_outcome_names_step_error_and_way_out),
         cmocka_unit_test(test_a_saga_that_turned_back_tells_its_first_cause),
         cmocka_unit_test(test_what_it_waits_for_and_until_when),
+        cmocka_unit_test(test_an_unknown_outcome_tells_all_that_is_known_and_how_to_settle_it),
+        cmocka_unit_test(test_an_unknown_outcome_says_what_its_class_and_its_times_mean),
+        cmocka_unit_test(test_what_is_in_doubt_names_the_command_that_clears_it),
+        cmocka_unit_test(test_a_suspended_saga_says_why_and_how_it_goes_on),
+        cmocka_unit_test(test_parked_groups_are_a_table_with_the_command_of_the_oldest),
+        cmocka_unit_test(test_the_guard_floor_names_its_holder_and_the_statements),
         cmocka_unit_test(test_every_park_reason_has_words_and_an_advice_that_is_allowed),
         cmocka_unit_test(test_an_ended_saga_asks_for_nothing),
         cmocka_unit_test(test_colours_only_where_asked_for),
