@@ -101,6 +101,57 @@ static void test_every_field_reaches_the_handler(void **state)
     assert_int_equal(saga_task_thread(task), 1);
 }
 
+static void test_a_probe_is_told_what_it_asks_about(void **state)
+{
+    struct fixture *fixture = *state;
+    Saga__V1__ProbedAttempt attempt = SAGA__V1__PROBED_ATTEMPT__INIT;
+    Google__Protobuf__Timestamp end = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    struct saga_probed probed;
+    assert_false(saga_task_probed(&fixture->task, &probed));
+    fixture->wire.operation = SAGA__V1__OPERATION_KIND__OPERATION_KIND_PROBE;
+    fixture->wire.probed = SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION;
+    assert_true(saga_task_probed(&fixture->task, &probed)); /* without the attempt, too */
+    assert_int_equal(probed.operation, SAGA_ACTION);
+    assert_int_equal(probed.leased_at_us, 0);
+    assert_int_equal(saga_task_action_outcome(&fixture->task), SAGA_ACTION_NONE);
+    fixture->wire.probed = SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION;
+    fixture->wire.probed_attempt = &attempt;
+    attempt.try_ = 2;
+    attempt.fence = 71;
+    attempt.lease_time = &fixture->start;
+    attempt.end_time = &end;
+    end.seconds = 1700000030;
+    assert_true(saga_task_probed(&fixture->task, &probed));
+    assert_int_equal(probed.operation, SAGA_COMPENSATION);
+    assert_int_equal(probed.try_, 2);
+    assert_int_equal(probed.fence, 71);
+    assert_int_equal(probed.leased_at_us, INT64_C(1700000000123456));
+    assert_int_equal(probed.ended_at_us, INT64_C(1700000030000000));
+    fixture->wire.action = &fixture->action; /* what the compensation was to take back */
+    fixture->action.kind = SAGA__V1__ACTION_OUTCOME__KIND__KIND_DONE;
+    assert_int_equal(saga_task_action_outcome(&fixture->task), SAGA_ACTION_DONE);
+}
+
+static void test_the_end_of_the_time_in_which_the_key_is_remembered(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(saga_task_send_before_us(&fixture->task), 0);
+    fixture->wire.send_before = &fixture->start;
+    assert_int_equal(saga_task_send_before_us(&fixture->task), INT64_C(1700000000123456));
+}
+
+static void test_what_a_probe_says(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(saga_task_still_unknown(&fixture->task, "BUSY", "later"), 0);
+    assert_int_equal(fixture->task.outcome.kind, SAGA__V1__OUTCOME__OUTCOME_STILL_UNKNOWN);
+    assert_string_equal(fixture->task.outcome.code, "BUSY");
+    assert_int_equal(saga_task_still_unknown(&fixture->task, "", NULL), -1);
+    assert_int_equal(saga_task_not_done(&fixture->task), 0);
+    assert_int_equal(fixture->task.outcome.kind, SAGA__V1__OUTCOME__OUTCOME_NOT_DONE);
+    assert_null(fixture->task.outcome.code);
+}
+
 static void test_what_is_known_of_the_action(void **state)
 {
     struct fixture *fixture = *state;
@@ -185,6 +236,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TASK_TEST(test_every_field_reaches_the_handler),
         TASK_TEST(test_what_is_known_of_the_action),
+        TASK_TEST(test_a_probe_is_told_what_it_asks_about),
+        TASK_TEST(test_the_end_of_the_time_in_which_the_key_is_remembered),
+        TASK_TEST(test_what_a_probe_says),
         TASK_TEST(test_the_last_outcome_counts),
         TASK_TEST(test_a_refused_call_changes_nothing),
         TASK_TEST(test_messages_are_made_fit_to_be_sent),

@@ -88,7 +88,7 @@ void saga_worker_stats(struct saga_worker *worker, struct saga_worker_stats *ret
 enum saga_operation { SAGA_ACTION = 1, SAGA_COMPENSATION = 2, SAGA_PROBE = 3 };
 /* What is known of the action that a compensation is to take back. */
 enum saga_action_outcome {
-    SAGA_ACTION_NONE, /* the task is no compensation */
+    SAGA_ACTION_NONE, /* the task is no compensation, and no probe of one */
     SAGA_ACTION_DONE, /* it took effect; saga_task_action_output is what it answered */
     SAGA_ACTION_MAYBE /* it may have; there is no output */
 };
@@ -113,7 +113,7 @@ int32_t saga_task_try(const struct saga_task *task); /* counts from 1 */
 bool saga_task_guarded(const struct saga_task *task);
 /* For your own database: a newer one wins. */
 int64_t saga_task_fence(const struct saga_task *task);
-/* For the third party: the same on every try. */
+/* For the third party: the same on every try. A probe's: that of the attempts it asks about. */
 const char *saga_task_idempotency_key(const struct saga_task *task);
 
 struct saga_bytes saga_task_input(const struct saga_task *task);
@@ -121,6 +121,15 @@ struct saga_bytes saga_task_input(const struct saga_task *task);
 bool saga_task_output_of(const struct saga_task *task, const char *step, struct saga_bytes *ret);
 enum saga_action_outcome saga_task_action_outcome(const struct saga_task *task);
 struct saga_bytes saga_task_action_output(const struct saga_task *task);
+/* A probe: what it asks about, SAGA_ACTION or SAGA_COMPENSATION, and when the last attempt that may
+ * have taken effect was granted and ended (Unix epoch microseconds of the database's clock, 0: not
+ * known). False: the task is no probe; *ret is untouched. */
+struct saga_probed {
+    enum saga_operation operation;
+    int32_t try_;
+    int64_t fence, leased_at_us, ended_at_us;
+};
+bool saga_task_probed(const struct saga_task *task, struct saga_probed *ret);
 const char *saga_task_label(const struct saga_task *task, const char *key); /* NULL: not set */
 const char *saga_task_traceparent(const struct saga_task *task);            /* "": none */
 /* 0 to threads - 1: an index into things that each thread has of its own (connections). */
@@ -130,8 +139,12 @@ int saga_task_thread(const struct saga_task *task);
 
 /* Until 80 % of the last confirmed lease have passed; 0: over. */
 int64_t saga_task_lease_left_ms(const struct saga_task *task);
-/* Until the attempt time is over; 0: over. */
+/* Until the attempt time is over; 0: over. Ends before saga_task_send_before_us. */
 int64_t saga_task_time_left_ms(const struct saga_task *task);
+/* Nothing may be sent to the third party from then on, since it could arrive when the idempotency
+ * key is forgotten: for calls that wait in a queue of your own. Unix epoch microseconds of the
+ * database's clock; 0: no such time. */
+int64_t saga_task_send_before_us(const struct saga_task *task);
 /* The last look before a call that cannot be taken back. False once 80 % of the last confirmed
  * lease have passed, the lease was reported lost, or the attempt time is over: then do not make the
  * call; say RETRY if nothing was sent before, UNKNOWN otherwise. */
@@ -151,7 +164,7 @@ enum saga_stop saga_task_stop_requested(const struct saga_task *task);
  * characters; a message may be NULL, is cut at its limit, and bytes that are no text become '?'.
  * Thread: the handler's own. */
 
-/* It took effect. A probe: the action took effect. */
+/* It took effect. A probe: what it asks about took effect, with what that would have answered. */
 int saga_task_done(struct saga_task *task, const void *output, size_t size);
 /* The other side says that it exists already. `ours`: it confirmed that it is our key. */
 int saga_task_already_done(struct saga_task *task, const void *output, size_t size, bool ours);
@@ -160,7 +173,11 @@ int saga_task_rejected(struct saga_task *task, const char *code, const char *mes
 /* This attempt certainly had no effect (nothing was sent, or the other side said so). */
 int saga_task_retry(struct saga_task *task, const char *code, const char *message,
                     int64_t after_ms);
-/* It may have happened. */
+/* A probe: the other side knows nothing of it. */
+int saga_task_not_done(struct saga_task *task);
+/* A probe: it could not be found out now. */
+int saga_task_still_unknown(struct saga_task *task, const char *code, const char *message);
+/* It may have happened. A probe: as saga_task_still_unknown. */
 int saga_task_unknown(struct saga_task *task, const char *code, const char *message);
 
 /* The guard of a participant's database (sql/guard). Options NULL: as they come. */

@@ -126,7 +126,8 @@ static void report_fill(struct report_item *item, struct saga_task *task)
 {
     const struct task_outcome *outcome = &task->outcome;
     bool success = outcome->kind == SAGA__V1__OUTCOME__OUTCOME_DONE ||
-                   outcome->kind == SAGA__V1__OUTCOME__OUTCOME_ALREADY_DONE;
+                   outcome->kind == SAGA__V1__OUTCOME__OUTCOME_ALREADY_DONE ||
+                   outcome->kind == SAGA__V1__OUTCOME__OUTCOME_NOT_DONE;
     saga__v1__task_report__init(&item->report);
     item->task = task;
     item->report.saga_uid = (ProtobufCBinaryData){ .len = TASK_UID_SIZE, .data = task->uid };

@@ -66,10 +66,14 @@ int32_t saga_task_revision(const struct saga_task *task)
     return task->message->revision;
 }
 
+static int64_t timestamp_us(const Google__Protobuf__Timestamp *time)
+{
+    return time ? time->seconds * 1000000 + time->nanos / 1000 : 0;
+}
+
 int64_t saga_task_started_at_us(const struct saga_task *task)
 {
-    const Google__Protobuf__Timestamp *start = task->message->saga_start_time;
-    return start->seconds * 1000000 + start->nanos / 1000;
+    return timestamp_us(task->message->saga_start_time);
 }
 
 const char *saga_task_step(const struct saga_task *task)
@@ -140,9 +144,10 @@ bool saga_task_output_of(const struct saga_task *task, const char *step, struct 
 
 enum saga_action_outcome saga_task_action_outcome(const struct saga_task *task)
 {
-    if (saga_task_operation(task) != SAGA_COMPENSATION)
-        return SAGA_ACTION_NONE;
     const Saga__V1__ActionOutcome *action = task->message->action;
+    enum saga_operation operation = saga_task_operation(task);
+    if (operation != SAGA_COMPENSATION && !(operation == SAGA_PROBE && action))
+        return SAGA_ACTION_NONE;
     bool done = action && action->kind == SAGA__V1__ACTION_OUTCOME__KIND__KIND_DONE;
     return done ? SAGA_ACTION_DONE : SAGA_ACTION_MAYBE;
 }
@@ -152,6 +157,21 @@ struct saga_bytes saga_task_action_output(const struct saga_task *task)
     if (saga_task_action_outcome(task) != SAGA_ACTION_DONE)
         return (struct saga_bytes){ .data = NULL, .size = 0 };
     return borrow(&task->message->action->output);
+}
+
+bool saga_task_probed(const struct saga_task *task, struct saga_probed *ret)
+{
+    if (saga_task_operation(task) != SAGA_PROBE)
+        return false;
+    const Saga__V1__ProbedAttempt *attempt = task->message->probed_attempt;
+    *ret = (struct saga_probed){ .operation = (enum saga_operation)task->message->probed };
+    if (attempt) {
+        ret->try_ = attempt->try_;
+        ret->fence = attempt->fence;
+        ret->leased_at_us = timestamp_us(attempt->lease_time);
+        ret->ended_at_us = timestamp_us(attempt->end_time);
+    }
+    return true;
 }
 
 const char *saga_task_label(const struct saga_task *task, const char *key)
@@ -199,6 +219,11 @@ int64_t saga_task_time_left_ms(const struct saga_task *task)
     return left < 0 ? 0 : left;
 }
 
+int64_t saga_task_send_before_us(const struct saga_task *task)
+{
+    return timestamp_us(task->message->send_before);
+}
+
 bool saga_task_still_mine(const struct saga_task *task)
 {
     return saga_task_lease_left_ms(task) > 0;
@@ -217,6 +242,7 @@ enum saga_stop saga_task_stop_requested(const struct saga_task *task)
 
 /* Outcome. */
 
+/* What needs no code. */
 static int set_success(struct saga_task *task, Saga__V1__Outcome kind, const void *output,
                        size_t size, bool ours)
 {
@@ -290,6 +316,16 @@ int saga_task_retry(struct saga_task *task, const char *code, const char *messag
     if (after_ms < 0 || after_ms > SAGA_RETRY_AFTER_MS_MAX)
         return -1;
     return set_failure(task, SAGA__V1__OUTCOME__OUTCOME_RETRY, code, message, after_ms);
+}
+
+int saga_task_not_done(struct saga_task *task)
+{
+    return set_success(task, SAGA__V1__OUTCOME__OUTCOME_NOT_DONE, NULL, 0, false);
+}
+
+int saga_task_still_unknown(struct saga_task *task, const char *code, const char *message)
+{
+    return set_failure(task, SAGA__V1__OUTCOME__OUTCOME_STILL_UNKNOWN, code, message, 0);
 }
 
 int saga_task_unknown(struct saga_task *task, const char *code, const char *message)
