@@ -260,6 +260,30 @@ static void test_p4_what_a_person_settles_with_evidence(void **state)
     EXPECT(0, "no saga matches", "list", "--doubt", "--key", "r-4");
 }
 
+/* An end by hand is no natural one: audited, and what its worker says afterwards moves nothing. */
+static void test_q2_p6_an_end_by_hand_is_audited_and_final(void **state)
+{
+    (void)state;
+    rig_define(&rig, "q2", NULL,
+               "z: IDEMPOTENT | IDEMPOTENT\na: ONCE handler=q2 lease=5s attempt_timeout=6s | none");
+    (void)rig_worker(&rig, "q2w", "q2:1"); /* the rig owns it */
+    rig_start(&rig, "q2", "forced", "a A 1 sleep=9000 done");
+    rig_await_call(&rig, "forced", "a", "A", 1, SOON);
+    expect(1, WORDS("LEASE_LIVE", "q2w", "until"),
+           WORDS("resolve", "forced", "--step", "a", "--did-not-happen", "--evidence", "x"));
+    EXPECT(1, "ABANDON_NOT_ALLOWED", "abandon", "forced", "--reason", "x");
+    EXPECT(4, "PARKED", "wait", "forced", "--or-parked", "--timeout", "15");
+    EXPECT(2, "needs --reason", "abandon", "forced");
+    EXPECT(0, "is ABANDONED", "abandon", "forced", "--reason", "settled outside");
+    rig_await(&rig, RIG_STORE, "1", SOON,
+              "SELECT count(*) FROM late_report JOIN saga USING (shard, saga_uid)"
+              " WHERE saga_id = 'forced' AND outcome = 'DONE'");
+    expect(0, WORDS("ABANDONED", "in doubt"), WORDS("where", "forced"));
+    expect(0, WORDS("ABANDON", "by ada", "settled outside"), WORDS("history", "forced"));
+    rig_assert_calls(&rig, "forced", "z.1, a.1"); /* nothing was taken back, and nothing repeated */
+    EXPECT(1, "CANCEL_NOT_ALLOWED", "cancel", "forced");
+}
+
 static void test_where_and_history_tell_what_the_probes_said(void **state)
 {
     (void)state;
@@ -502,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_start_is_safe_to_repeat_and_refuses_other_input),
         cmocka_unit_test(test_where_of_an_unknown_outcome_names_all_that_is_known),
         cmocka_unit_test(test_p4_what_a_person_settles_with_evidence),
+        cmocka_unit_test(test_q2_p6_an_end_by_hand_is_audited_and_final),
         cmocka_unit_test(test_where_and_history_tell_what_the_probes_said),
         cmocka_unit_test(test_suspend_and_resume_say_who_and_why),
         cmocka_unit_test(test_the_guard_floor_comes_with_its_sql),
