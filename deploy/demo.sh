@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
-# Plays settlements over 50 accounts on a real stack (PostgreSQL, sagad, two workers, a risk service)
-# and kills sagad, a worker and PostgreSQL with -9 while they run. Then audits the books.
-#   deploy/demo.sh [--count N]     N settlements, 20 to 5000, default 500
-# Ends with the line "demo: N settled, N compensated, 0 doubled, 0 lost, books balance" and exit code
-# 0 only if that is true. Everything runs in a throw-away directory and is stopped at the end.
-#   SAGAD_PG_BIN      where initdb and postgres are (default: Debian's place, then pg_config)
-#   SAGAD_DEMO_KEEP   keep the directory with the logs
+# Plays two stories on a real stack and audits their books:
+# - settlements over 50 accounts (PostgreSQL, a risk service), while sagad, a worker and PostgreSQL are
+#   killed with -9; ends with "demo: N settled, N compensated, 0 doubled, 0 lost, books balance"
+# - fulfilments of orders (MariaDB, a logistics service, Redis), while sagad, a worker and MariaDB are
+#   killed with -9 and Redis stands still; ends with "demo: N fulfilled, N cancelled, 0 doubled, 0 lost,
+#   shop and logistics agree"
+# The exit code is 0 only if both lines are true. Everything runs in a throw-away directory and is
+# stopped at the end.
+#   deploy/demo.sh [--count N]     N settlements and N orders, 20 to 5000, default 500
+#   SAGAD_PG_BIN        where initdb and postgres are (default: Debian's place, then pg_config)
+#   SAGAD_MARIADB_BIN   where mariadbd is (default: Debian's place)
+#   SAGAD_DEMO_KEEP     keep the directory with the logs
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/release
 count=500
-start_seconds=25 # over which the settlements are started
+start_seconds=25 # over which the sagas of a story are started
 limit_seconds=95 # from the first start until all are at rest
+key_seconds=15   # so long logistics remembers a key; fulfilment_express.json says the same
 
 usage() {
     echo "usage: $0 [--count N]      N: 20 to 5000" >&2
@@ -32,10 +38,10 @@ while [ $# -gt 0 ]; do
 done
 { [ "$count" -ge 20 ] && [ "$count" -le 5000 ]; } || usage
 
-directory='' socket='' data='' sagad='' sagad_port='' risk=''
-pg_pid='' sagad_pid='' risk_pid='' driver_pid=''
+directory='' socket='' data='' sagad='' sagad_port='' risk='' shop='' logistics=''
+pg_pid='' sagad_pid='' risk_pid='' driver_pid='' mariadb_pid='' logistics_pid='' redis_pid=''
 declare -A worker_pids=()
-as_owner=() # runs PostgreSQL, which refuses to be root
+as_owner=() # runs the databases, which refuse to be root
 erase=''
 [ ! -t 1 ] || erase=$'\r\033[K' # the line of progress, where there is one
 
@@ -87,7 +93,11 @@ clean_up() {
         stop TERM "${worker_pids[$name]}"
     done
     stop TERM "$risk_pid"
+    stop TERM "$logistics_pid"
+    kill -CONT "$redis_pid" 2>/dev/null || true # it may stand still
+    stop TERM "$redis_pid"
     stop TERM "$sagad_pid"
+    stop TERM "$mariadb_pid"
     stop INT "$pg_pid"
     if [ -n "$directory" ] && [ -n "${SAGAD_DEMO_KEEP-}" ]; then
         echo "demo: the logs are in $directory" >&2
@@ -154,16 +164,19 @@ start_postgres() { # again and again for 30 s: a killed one leaves processes tha
     fail "PostgreSQL did not start within 30 s"
 }
 
-create_postgres() {
+find_owner() {
     if [ "$(id -u)" = 0 ]; then
         id postgres >/dev/null 2>&1 || fail "PostgreSQL does not run as root; there is no user postgres"
         as_owner=(setpriv --reuid=postgres --regid=postgres --init-groups)
         chmod 0711 "$directory"
-        install -d -m 0700 -o postgres -g postgres "$socket"
+        install -d -m 0700 -o postgres -g postgres "$socket" "$shop"
     else
         as_owner=(env)
-        mkdir -m 0700 "$socket"
+        mkdir -m 0700 "$socket" "$shop"
     fi
+}
+
+create_postgres() {
     (cd / && exec "${as_owner[@]}" "$pg_bin/initdb" -D "$data" -U postgres -E UTF8 \
         --locale=C.UTF-8 --auth=trust) >>"$directory/postgres.log" 2>&1 ||
         fail "initdb"
@@ -173,6 +186,48 @@ create_postgres() {
     "$pg_bin/psql" -X -q -h "$socket" -U postgres -d bank -v ON_ERROR_STOP=1 \
         -f "$root/workers/demo/bank.sql" >>"$directory/postgres.log" 2>&1 || fail "bank.sql"
     sql postgres CHECKPOINT # so that recovery has only the settlements' work to look at
+}
+
+shop_sql() { # database ("": none), statement or nothing: then statements come from stdin
+    mariadb --no-defaults --socket="$shop/sock" --user=root --batch --skip-column-names \
+        ${1:+"$1"} ${2:+-e "$2"}
+}
+
+start_mariadb() { # again and again for 30 s, as PostgreSQL
+    local i
+    for ((i = 0; i < 300; i++)); do
+        if ! is_running "$mariadb_pid"; then
+            (cd / && exec "${as_owner[@]}" env TMPDIR="$shop" "$mariadbd" --no-defaults \
+                --datadir="$shop/data" --socket="$shop/sock" --skip-networking --skip-name-resolve \
+                --innodb-flush-log-at-trx-commit=1 --innodb-buffer-pool-size=64M \
+                --innodb-log-file-size=16M --innodb-use-native-aio=0 \
+                --character-set-server=utf8mb4) >>"$directory/mariadb.log" 2>&1 &
+            mariadb_pid=$!
+        fi
+        sleep 0.1
+        if shop_sql '' 'DO 0' 2>/dev/null; then
+            return
+        fi
+    done
+    fail "MariaDB did not start within 30 s"
+}
+
+create_mariadb() {
+    (cd / && exec "${as_owner[@]}" env TMPDIR="$shop" mariadb-install-db --no-defaults \
+        --datadir="$shop/data" --auth-root-authentication-method=normal --skip-test-db \
+        --skip-name-resolve --innodb-log-file-size=16M --innodb-use-native-aio=0) \
+        >>"$directory/mariadb.log" 2>&1 || fail "mariadb-install-db"
+    start_mariadb
+    shop_sql '' 'CREATE DATABASE shop'
+    shop_sql shop <"$root/sql/guard/mysql.sql" || fail "guard/mysql.sql"
+    shop_sql shop <"$root/workers/demo/shop.sql" || fail "shop.sql"
+}
+
+start_redis() {
+    redis-server --port 0 --unixsocket "$directory/redis.sock" --save '' --dir "$directory" \
+        >"$directory/redis.log" 2>&1 &
+    redis_pid=$!
+    wait_for_line "$redis_pid" "$directory/redis.log" "eady to accept connections" Redis
 }
 
 start_sagad() {
@@ -193,9 +248,23 @@ start_risk() {
     risk=$(sed -n 's/.*serving on //p' "$directory/risk.out")
 }
 
-start_worker() { # name
-    "$build/workers/demo/settlement_worker" --id "$1" --sagad "$sagad" --risk "$risk" \
-        --bank "host=$socket user=postgres dbname=bank connect_timeout=5" \
+start_logistics() {
+    "$build/workers/demo/logistics_service" --listen 127.0.0.1:0 \
+        --log "$directory/logistics.effects" --remember-seconds "$key_seconds" \
+        >"$directory/logistics.out" 2>>"$directory/logistics.log" &
+    logistics_pid=$!
+    wait_for_line "$logistics_pid" "$directory/logistics.out" "serving on" "the logistics service"
+    logistics=$(sed -n 's/.*serving on //p' "$directory/logistics.out")
+}
+
+start_worker() { # name: worker-N settles, shipper-N fulfils
+    local program=(settlement_worker --risk "$risk"
+        --bank "host=$socket user=postgres dbname=bank connect_timeout=5")
+    if [[ $1 == shipper-* ]]; then
+        program=(fulfilment_worker --shop "$shop/sock" --logistics "$logistics"
+            --cache "$directory/redis.sock")
+    fi
+    "$build/workers/demo/${program[0]}" --id "$1" --sagad "$sagad" "${program[@]:1}" \
         >"$directory/$1.out" 2>>"$directory/$1.log" &
     worker_pids[$1]=$!
     wait_for_line "${worker_pids[$1]}" "$directory/$1.out" "serving as" "$1"
@@ -205,22 +274,26 @@ ctl() {
     "$build/orchestrator/ctl/sagactl" --address "$sagad" "$@"
 }
 
-driver() { # subcommand, more arguments
-    local command=$1
-    shift
-    "$build/workers/demo/demo_driver" "$command" --count "$count" "$@"
+driver() { # story, subcommand, more arguments
+    local story=$1 command=$2
+    shift 2
+    "$build/workers/demo/demo_driver" "$story" "$command" --count "$count" "$@"
 }
 
-audit() { # books or verdict
-    driver "$1" --sagad "$sagad" --bank "host=$socket user=postgres dbname=bank" \
-        --risk-log "$directory/risk.effects"
+audit() { # story, books or verdict
+    local sources=(--bank "host=$socket user=postgres dbname=bank" --risk-log "$directory/risk.effects")
+    if [ "$1" = fulfilment ]; then
+        sources=(--shop "$shop/sock" --logistics-log "$directory/logistics.effects"
+            --cache "$directory/redis.sock")
+    fi
+    driver "$1" "$2" --sagad "$sagad" "${sources[@]}"
 }
 
-first() { # word of `demo_driver ids`: the first settlement of that kind
-    driver ids | awk -v kind="$1" '$1 == kind && !seen { print $2; seen = 1 }'
+first() { # story, word of `demo_driver STORY ids`: the first key of that kind
+    driver "$1" ids | awk -v kind="$2" '$1 == kind && !seen { print $2; seen = 1 }'
 }
 
-# --- the story ------------------------------------------------------------------------------------
+# --- both stories -----------------------------------------------------------------------------------
 
 wait_until() { # seconds after the first start
     while [ $((SECONDS - began)) -lt "$1" ] && is_running "$driver_pid"; do
@@ -253,16 +326,17 @@ kill_sagad() {
     say "sagad is back"
 }
 
-kill_worker() {
+kill_worker() { # when, name, who takes its place, step, third party
     local held
-    wait_until $((start_seconds / 2))
-    held=$(wait_for_live 2 "worker LIKE 'worker-1%' AND step = 'notify_risk'")
-    say "kill -9 worker-1, in the middle of $held calls to risk"
-    kill_hard "${worker_pids[worker-1]}"
-    unset 'worker_pids[worker-1]'
+    wait_until "$1"
+    shift
+    held=$(wait_for_live 2 "worker LIKE '$1%' AND step = '$3'")
+    say "kill -9 $1, in the middle of $held calls to $4"
+    kill_hard "${worker_pids[$1]}"
+    unset "worker_pids[$1]"
     sleep 1
-    start_worker worker-3
-    say "worker-3 takes its place"
+    start_worker "$2"
+    say "$2 takes its place"
 }
 
 kill_postgres() {
@@ -276,53 +350,180 @@ kill_postgres() {
     say "PostgreSQL is back"
 }
 
-play() {
-    local status=0
-    say "$count settlements over 50 accounts, started within $start_seconds s"
-    driver run --sagad "$sagad" --start-seconds "$start_seconds" \
+play() { # story, faults: functions
+    local story=$1 status=0 fault
+    shift
+    driver "$story" run --sagad "$sagad" --start-seconds "$start_seconds" \
         --limit-seconds "$limit_seconds" &
     driver_pid=$!
     began=$SECONDS
-    kill_sagad
-    kill_worker
-    kill_postgres
+    for fault in "$@"; do
+        "$fault"
+    done
     wait "$driver_pid" || status=$?
     driver_pid=''
     if [ "$status" != 0 ]; then
-        say "the settlements did not come to rest; the books as they are:"
-        audit books || true # the verdict says what is wrong
-        audit verdict || true
-        fail "the settlements did not come to rest"
+        say "the sagas did not come to rest; the books as they are:"
+        audit "$story" books || true # the verdict says what is wrong
+        audit "$story" verdict || true
+        fail "the sagas did not come to rest"
     fi
+}
+
+wait_for_end() { # definition, key, exit code of sagactl wait, its name
+    local end=0
+    ctl wait "$1" "$2" --timeout 30 >"$directory/wait.out" 2>&1 || end=$?
+    sed 's/^/    /' "$directory/wait.out"
+    [ "$end" = "$3" ] || fail "$2 is not $4 within 30 s (sagactl wait: exit code $end)"
+}
+
+# --- settlement -----------------------------------------------------------------------------------
+
+kill_settler() {
+    kill_worker $((start_seconds / 2)) worker-1 worker-3 notify_risk risk
 }
 
 # What a person does about a settlement whose risk call has an unknown outcome: risk says on the
 # phone what happened, and the settlement is turned back. Its money returns, risk forgets it.
 turn_one_back() {
-    local id=$1 end=0
+    local id=$1
     say "parked settlements wait for a person; one of them, $id, is turned back:"
     echo "    sagactl cancel $id"
     ctl cancel "$id" --reason "risk was asked, the customer wants the money back" >/dev/null ||
         fail "cancel $id"
-    ctl wait "$id" --timeout 30 >"$directory/wait.out" 2>&1 || end=$?
-    sed 's/^/    /' "$directory/wait.out"
-    [ "$end" = 3 ] || fail "$id is not COMPENSATED within 30 s (sagactl wait: exit code $end)"
+    wait_for_end settlement "$id" 3 COMPENSATED
 }
 
-show() {
+show_settlements() {
     local id
     say "the books:"
-    audit books || fail "the books cannot be read"
+    audit settlement books || fail "the books cannot be read"
     say "the parked ones (risk's reply was lost, or its caller killed in mid-call):"
     ctl list --definition settlement --state PARKED --limit 20 || fail "list"
-    id=$(first stuck)
+    id=$(first settlement stuck)
     say "$id is stuck at the risk step on purpose:"
     echo "    sagactl where $id"
     ctl where "$id" || fail "where $id"
 }
 
+settle() {
+    say "$count settlements over 50 accounts, started within $start_seconds s"
+    ctl definition apply "$root/workers/demo/settlement.json" >/dev/null || fail "definition apply"
+    start_worker worker-1
+    start_worker worker-2
+    play settlement kill_sagad kill_settler kill_postgres
+    turn_one_back "$(first settlement lost)"
+    show_settlements
+    audit settlement verdict
+}
+
+# --- fulfilment -----------------------------------------------------------------------------------
+
+freeze_redis() {
+    wait_until $((start_seconds * 7 / 20))
+    say "Redis stands still for 6 s"
+    kill -STOP "$redis_pid"
+    sleep 6
+    kill -CONT "$redis_pid"
+}
+
+kill_shipper() {
+    kill_worker $((start_seconds * 3 / 5)) shipper-1 shipper-3 create_waybill logistics
+}
+
+kill_mariadb() {
+    wait_until $((start_seconds * 4 / 5))
+    say "kill -9 MariaDB (the shop's), while workers hold $(wait_for_live 3 true) steps"
+    kill_hard "$mariadb_pid"
+    sleep 1
+    start_mariadb
+    say "MariaDB is back"
+}
+
+# What a person does about an order whose window is over: asks logistics for our key, and says what
+# was found. Here the log of logistics answers; the demo gave it no other ear.
+settle_past_window() {
+    local id=$1 key line
+    say "$id: logistics never answered, and now it may have forgotten our key; nobody repeats that:"
+    echo "    sagactl where $id"
+    ctl where "$id" || fail "where $id"
+    key=$(ctl key fulfilment_express "$id" create_waybill) || fail "key"
+    line=$(grep -F " $key $id" "$directory/logistics.effects") || fail "logistics does not know $key"
+    say "a person asks logistics for the key $key, which has it, and says so:"
+    echo "    sagactl resolve $id --step create_waybill --happened --evidence '...'"
+    ctl resolve fulfilment_express "$id" --step create_waybill --happened \
+        --evidence "logistics, asked by phone, reads from its books: $line" >/dev/null ||
+        fail "resolve $id"
+    wait_for_end fulfilment_express "$id" 0 SUCCEEDED
+    show_history fulfilment_express "$id" 'RESOLVE .* DONE by ' ||
+        fail "$id: no evidence in its history"
+}
+
+show_history() { # definition, key, patterns that must each be in one of its lines
+    local definition=$1 id=$2 pattern
+    shift 2
+    ctl history "$definition" "$id" >"$directory/history.out" || fail "history $id"
+    for pattern in "$@"; do
+        grep -q -- "$pattern" "$directory/history.out" || return 1
+    done
+    echo "    sagactl history $id"
+    cat "$directory/history.out"
+}
+
+show_one() { # word of ids, what to say of it, patterns: the first order of that kind which has them
+    local kind=$1 text=$2 id
+    shift 2
+    for id in $(driver fulfilment ids | awk -v kind="$kind" '$1 == kind { print $2 }'); do
+        if show_history fulfilment "$id" "$@" >"$directory/shown.out"; then
+            say "$id: $text"
+            cat "$directory/shown.out"
+            return
+        fi
+    done
+    fail "no order of the kind $kind has in its history: $*"
+}
+
+show_orders() {
+    local id
+    show_one reply-lost "the reply was lost; a probe asked logistics by our key, and it was there:" \
+        'PROBE .* DONE'
+    show_one late "the first probe came too early; only after settle_time does NOT_DONE count:" \
+        'PROBE .* NOT_DONE' 'PROBE .* DONE' 'RESOLVE .* DONE$'
+    say "the books:"
+    audit fulfilment books >"$directory/books.out" || fail "the books cannot be read"
+    cat "$directory/books.out"
+    id=$(sed -n 's/.*, the first is //p' "$directory/books.out")
+    [ -n "$id" ] || fail "no order was fulfilled while Redis stood still"
+    say "$id: the cache is optional; the order is fulfilled without it:"
+    ctl history "$id" || fail "history $id"
+    say "what waits for a person:"
+    ctl parked --definition fulfilment || fail "parked"
+}
+
+fulfil() {
+    local definition
+    export SAGACTL_ACTOR=${SAGACTL_ACTOR-demo}
+    say "starting MariaDB, Redis, the logistics service and two workers"
+    create_mariadb
+    start_redis
+    start_logistics
+    for definition in fulfilment fulfilment_express; do
+        ctl definition apply "$root/workers/demo/$definition.json" >/dev/null ||
+            fail "definition apply"
+    done
+    start_worker shipper-1
+    start_worker shipper-2
+    say "$count orders, started within $start_seconds s"
+    play fulfilment kill_sagad freeze_redis kill_shipper kill_mariadb
+    settle_past_window "$(first fulfilment window)"
+    show_orders
+    audit fulfilment verdict
+}
+
 "$root/deploy/setup.sh"
 pg_bin=$(find_postgres)
+mariadbd=${SAGAD_MARIADB_BIN:-/usr/sbin}/mariadbd
+[ -x "$mariadbd" ] || fail "$mariadbd not found; name its folder in SAGAD_MARIADB_BIN"
 say "building"
 launcher=()
 if command -v ccache >/dev/null; then
@@ -333,20 +534,18 @@ mkdir -p "$root/build"
     cat "$root/build/configure-release.log" >&2
     exit 1
 }
-cmake --build "$build" --target sagad sagactl risk_service settlement_worker demo_driver
+cmake --build "$build" --target sagad sagactl risk_service logistics_service settlement_worker \
+    fulfilment_worker demo_driver
 
 directory=$(mktemp -d /tmp/sagad-demo.XXXXXX)
 socket=$directory/pg
 data=$socket/data
+shop=$directory/shop
+find_owner
 say "starting PostgreSQL, sagad, the risk service and two workers"
 create_postgres
 sagad_port=$(find_port)
 start_sagad
 start_risk
-ctl definition apply "$root/workers/demo/settlement.json" >/dev/null || fail "definition apply"
-start_worker worker-1
-start_worker worker-2
-play
-turn_one_back "$(first lost)"
-show
-audit verdict
+settle
+fulfil

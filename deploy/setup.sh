@@ -11,6 +11,7 @@ packages=(
     libpq-dev libssl-dev libjansson-dev libinih-dev uthash-dev libcmocka-dev
     postgresql-15 postgresql-client-15 libfaketime
     libmariadb-dev mariadb-server-core mariadb-client-core # no service: the tests start their own
+    libhiredis-dev redis-server # the cache of the fulfilment demo, which starts one of its own
     clang-14 libclang-rt-14-dev llvm-14 valgrind spin
 )
 checks=(clang-format-14 clang-tidy-14 cppcheck)

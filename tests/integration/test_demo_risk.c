@@ -20,7 +20,7 @@ enum { LIMIT_MS = 20000, CALL_MS = 4000, SHORT_CALL_MS = 600 };
 
 struct fixture {
     struct test_process *service;
-    struct risk_client *client;
+    struct caller *client;
     char log[SCRATCH_PATH_SIZE];
 };
 
@@ -38,7 +38,7 @@ static int setup(void **state)
     SETUP_OK(
         test_process_wait_output(fixture.service, "serving on ", LIMIT_MS, line, sizeof line, &err),
         &err);
-    SETUP_OK(risk_client_create(strstr(line, "serving on ") + 11, &fixture.client, &err), &err);
+    SETUP_OK(caller_create(strstr(line, "serving on ") + 11, &fixture.client, &err), &err);
     *state = &fixture;
     return 0;
 }
@@ -46,7 +46,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->client = risk_client_free(fixture->client);
+    fixture->client = caller_free(fixture->client);
     fixture->service = test_process_free(fixture->service);
     return 0;
 }
@@ -70,7 +70,7 @@ static struct risk_outcome notify(struct fixture *fixture, const char *behaviour
                                   const char *settlement_id, int64_t timeout_ms)
 {
     struct risk_notification notification = { "key-1", settlement_id, 7, 1250, behaviour };
-    assert_true(risk_client_connect(fixture->client, LIMIT_MS));
+    assert_true(caller_connect(fixture->client, LIMIT_MS));
     return risk_client_notify(fixture->client, &notification, timeout_ms);
 }
 
@@ -129,7 +129,7 @@ static void test_a_request_it_cannot_read_has_no_effect(void **state)
 static void test_withdraw_may_be_repeated(void **state)
 {
     struct fixture *fixture = *state;
-    assert_true(risk_client_connect(fixture->client, LIMIT_MS));
+    assert_true(caller_connect(fixture->client, LIMIT_MS));
     for (int i = 0; i < 2; i++) {
         struct risk_outcome outcome =
             risk_client_withdraw(fixture->client, "key-2", "s-back", CALL_MS);
@@ -161,7 +161,7 @@ static void test_killed_during_the_call_is_unknown_and_before_it_not_sent(void *
     struct fixture *fixture = *state;
     struct background background = { .fixture = fixture };
     pthread_t thread;
-    assert_true(risk_client_connect(fixture->client, LIMIT_MS));
+    assert_true(caller_connect(fixture->client, LIMIT_MS));
     assert_int_equal(pthread_create(&thread, NULL, call_slowly, &background), 0);
     bool in_mid_call = wait_until(has_taken_effect, fixture, LIMIT_MS);
     test_process_kill(fixture->service);
@@ -170,7 +170,7 @@ static void test_killed_during_the_call_is_unknown_and_before_it_not_sent(void *
     assert_int_equal(background.outcome.result, RISK_UNKNOWN);
     assert_string_equal(background.outcome.code, "CONNECTION_LOST");
 
-    assert_false(risk_client_connect(fixture->client, SHORT_CALL_MS));
+    assert_false(caller_connect(fixture->client, SHORT_CALL_MS));
     struct risk_notification notification = { "key-1", "s-after", 7, 1250, "NORMAL" };
     struct risk_outcome outcome = risk_client_notify(fixture->client, &notification, CALL_MS);
     assert_int_equal(outcome.result, RISK_NOT_SENT);
@@ -193,7 +193,7 @@ static void test_it_ends_in_order_with_a_call_that_it_never_answers(void **state
     struct err err;
     pthread_t thread;
     int status = -1;
-    assert_true(risk_client_connect(fixture->client, LIMIT_MS));
+    assert_true(caller_connect(fixture->client, LIMIT_MS));
     assert_int_equal(pthread_create(&thread, NULL, call_in_silence, &background), 0);
     bool in_mid_call = wait_until(has_taken_effect, fixture, LIMIT_MS);
     int signalled = test_process_signal(fixture->service, SIGTERM, &err);

@@ -4,8 +4,6 @@
 #include "settlement.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef Saga__V1__SagaState saga_state;
@@ -28,33 +26,21 @@ void books_done(struct books *books)
 
 struct record *books_find(struct books *books, const char *settlement_id)
 {
-    static const char prefix[] = "stl-";
-    if (strncmp(settlement_id, prefix, sizeof prefix - 1) != 0)
-        return NULL;
-    char *end;
-    long number = strtol(settlement_id + sizeof prefix - 1, &end, 10);
-    if (number < 1 || number > books->count)
-        return NULL;
-    char canonical[SETTLEMENT_ID_SIZE];
-    settlement_id_format((int)number, canonical);
-    return strcmp(canonical, settlement_id) == 0 ? &books->records[number] : NULL;
+    int number = story_number_of(&settlement_story, books->count, settlement_id);
+    return number ? &books->records[number] : NULL;
+}
+
+void books_take_sagas(struct books *books, const struct sagas *sagas)
+{
+    for (int number = 1; number <= books->count; number++)
+        books->records[number].saga = sagas->seen[number];
+    books->strangers += sagas->strangers;
 }
 
 /* --- audit ------------------------------------------------------------------------------------ */
 
-static FMT(3, 4) void fault(struct audit *audit, int number, const char *fmt, ...)
-{
-    if (audit->faults++ >= AUDIT_FAULTS_SHOWN)
-        return;
-    char id[SETTLEMENT_ID_SIZE];
-    char text[200];
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* a cut line still names the settlement */
-    va_end(args);
-    settlement_id_format(number, id);
-    buf_printf(&audit->text, "  %s %s\n", number ? id : "books:", text);
-}
+#define fault(audit, number, ...)                                                                  \
+    faults_add(&(audit)->faults, &settlement_story, number, __VA_ARGS__)
 
 struct expected {
     int64_t debits, refunds, entries, reversals;
@@ -111,7 +97,7 @@ static void audit_parked(struct audit *audit, int number, const struct record *r
         audit->replies_lost++;
     const struct saga_seen *saga = &record->saga;
     if (saga->park_reason != SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN ||
-        saga->phase != STATE(RUNNING) || !saga->parked_at_risk)
+        saga->phase != STATE(RUNNING) || strcmp(saga->park_step, "notify_risk") != 0)
         fault(audit, number, "parked, but not for an unknown outcome of the risk call (reason %d)",
               (int)saga->park_reason);
     audit_at_risk(audit, number, record);
@@ -174,7 +160,7 @@ static void audit_one(struct audit *audit, int number, int count, const struct r
 
 void books_audit(const struct books *books, struct audit *ret)
 {
-    struct audit audit = { .text.limit = 64 * 1024 };
+    struct audit audit = { 0 };
     for (int number = 1; number <= books->count; number++)
         audit_one(&audit, number, books->count, &books->records[number]);
     audit.money_adds_up = books->opening_cents == books->balance_cents + books->ledger_cents;

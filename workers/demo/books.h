@@ -1,21 +1,13 @@
-/* The books of a demo run: what sagad says about each settlement, what the bank's tables hold and
- * what the risk service's own log says, side by side; and the audit that compares them with what
- * was meant to happen. The audit is pure: it counts what is there and forgives nothing. One thread.
+/* The books of a run of settlements: what sagad says about each settlement, what the bank's tables
+ * hold and what the risk service's own log says, side by side; and the audit that compares them
+ * with what was meant to happen. The audit is pure: it counts what is there and forgives nothing.
+ * One thread.
  */
 #ifndef DEMO_BOOKS_H
 #define DEMO_BOOKS_H
 
-#include "base/buf.h"
-#include "base/err.h"
-
-#include <saga/v1/saga.pb-c.h>
-
-struct saga_seen { /* of one settlement */
-    int sagas;     /* 0: there is none */
-    Saga__V1__SagaState state, phase;
-    Saga__V1__ParkReason park_reason;
-    bool parked_at_risk; /* at the step notify_risk */
-};
+#include "faults.h"
+#include "sagas.h"
 
 struct record { /* of one settlement */
     struct saga_seen saga;
@@ -32,16 +24,14 @@ struct books {
     int64_t strangers;      /* sagas, rows and lines of settlements that nobody started */
 };
 
-enum { AUDIT_FAULTS_SHOWN = 20 };
-
 struct audit {
     int settled, compensated, parked,
         waiting;      /* waiting: the one that is left at risk on purpose */
     int replies_lost; /* parked, because the plan says so */
     int doubled, lost;
-    int faults; /* everything that is not as it should be, the doubled and lost included */
+    struct faults
+        faults; /* everything that is not as it should be, the doubled and lost included */
     bool money_adds_up;
-    struct buf text; /* the first faults, a line each; owned */
 };
 
 /* Zeroed records for `count` settlements. */
@@ -50,13 +40,15 @@ void books_done(struct books *books);
 /* The record of "stl-000042"; NULL for ids that are none of ours. */
 struct record *books_find(struct books *books, const char *settlement_id);
 
+/* What sagad says; `sagas` are of the same count. */
+void books_take_sagas(struct books *books, const struct sagas *sagas);
 MUST_USE int books_read_bank(struct books *books, const char *conninfo, struct err *err);
 MUST_USE int books_read_risk_log(struct books *books, const char *path, struct err *err);
 
 void books_audit(const struct books *books, struct audit *ret);
 static inline void audit_done(struct audit *audit)
 {
-    buf_done(&audit->text);
+    faults_done(&audit->faults);
 }
 
 #endif

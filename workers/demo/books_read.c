@@ -1,8 +1,7 @@
 #include "books.h"
+#include "effect_log.h"
 
-#include <errno.h>
 #include <libpq-fe.h>
-#include <stdio.h>
 #include <string.h>
 
 static void pg_conn_p(PGconn **conn)
@@ -96,14 +95,9 @@ int books_read_bank(struct books *books, const char *conninfo, struct err *err)
     return rc;
 }
 
-/* "<time> NOTIFIED|WITHDRAWN <key> <settlement id>"; false: it is no such line. */
-static bool read_line(struct books *books, const char *line)
+static bool take_effect(void *ctx, const char *what, const char *settlement_id)
 {
-    char what[16], settlement_id[257];
-    int end = 0;
-    if (sscanf(line, "%*39s %15s %*256s %256s%n", what, settlement_id, &end) != 2 ||
-        strcmp(line + end, "\n") != 0)
-        return false;
+    struct books *books = ctx;
     struct record *record = books_find(books, settlement_id);
     if (!record)
         books->strangers++;
@@ -118,17 +112,5 @@ static bool read_line(struct books *books, const char *line)
 
 int books_read_risk_log(struct books *books, const char *path, struct err *err)
 {
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return err_set(err, ERR_UNAVAILABLE, "risk log %s: %s", path, strerror(errno));
-    char line[1024];
-    int rc = 0;
-    for (int number = 1; !rc && fgets(line, sizeof line, file); number++) {
-        if (!strchr(line, '\n') || !read_line(books, line))
-            rc = err_set(err, ERR_INVALID, "risk log %s: line %d cannot be read", path, number);
-    }
-    if (!rc && ferror(file))
-        rc = err_set(err, ERR_UNAVAILABLE, "risk log %s: %s", path, strerror(errno));
-    (void)fclose(file); /* only read */
-    return rc;
+    return effect_log_read(path, take_effect, books, err);
 }

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sagas.h"
-#include "settlement.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -13,24 +12,23 @@ enum {
     PULSE_MS = 50,
     LOOK_MS = 500,
     PRINT_MS = 5000,       /* where lines cannot be replaced */
-    STUCK_TRIES_WANTED = 3 /* of the settlement that is left at the risk step */
+    STUCK_TRIES_WANTED = 3 /* of the one that is left at its step on purpose */
 };
 
 struct tally {
-    int started, moving, settled, compensated, parked;
+    int started, moving, succeeded, compensated, parked;
 };
 
 struct run {
     const struct run_options *options;
     struct client *client;
-    struct books books;
+    struct sagas sagas;
     bool *acknowledged; /* by number */
     int64_t begin_ms;
     int next; /* all numbers below it are acknowledged */
     struct tally tally;
     bool is_terminal, is_away;
     int64_t printed_ms;
-    int stuck_tries;
 };
 
 static int64_t now_ms(void)
@@ -51,11 +49,12 @@ static void print_progress(struct run *run, bool last)
         return;
     run->printed_ms = elapsed_ms;
     const struct tally *tally = &run->tally;
-    (void)printf(
-        "%s  %3d s: started %d of %d, moving %d, settled %d, compensated %d, parked %d%s%s",
-        run->is_terminal ? "\r\033[K" : "", (int)(elapsed_ms / 1000), tally->started,
-        run->options->count, tally->moving, tally->settled, tally->compensated, tally->parked,
-        run->is_away ? " (sagad is away)" : "", run->is_terminal && !last ? "" : "\n");
+    (void)printf("%s  %3d s: started %d of %d, moving %d, %s %d, %s %d, parked %d%s%s",
+                 run->is_terminal ? "\r\033[K" : "", (int)(elapsed_ms / 1000), tally->started,
+                 run->options->count, tally->moving, run->options->story->succeeded,
+                 tally->succeeded, run->options->story->compensated, tally->compensated,
+                 tally->parked, run->is_away ? " (sagad is away)" : "",
+                 run->is_terminal && !last ? "" : "\n");
     (void)fflush(stdout); /* progress: nothing depends on it */
 }
 
@@ -80,7 +79,7 @@ static int start_due(struct run *run, struct err *err)
     size_t amount = pick_due(run, numbers);
     if (amount == 0)
         return 0;
-    int rc = sagas_start(run->client, run->options->count, numbers, amount, started, err);
+    int rc = sagas_start(run->client, &run->sagas, numbers, amount, started, err);
     run->is_away = rc == ERR_UNAVAILABLE;
     if (rc && rc != ERR_UNAVAILABLE)
         return rc;
@@ -97,49 +96,52 @@ static int start_due(struct run *run, struct err *err)
 
 static bool is_stuck_on_purpose(const struct run *run, int number)
 {
-    return settlement_plan(number, run->options->count).risk == SETTLEMENT_RISK_TRY_LATER;
+    const struct story *story = run->options->story;
+    return story->stays && story->stays(number, run->options->count);
 }
 
-static bool is_at_rest(const struct record *record)
+static bool is_at_rest(const struct saga_seen *saga)
 {
-    return record->saga.state == SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED ||
-           record->saga.state == SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED ||
-           record->saga.state == SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED;
+    return saga->state == SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED ||
+           saga->state == SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED ||
+           saga->state == SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED;
 }
 
 static void count_states(struct run *run)
 {
     struct tally tally = { .started = run->tally.started };
-    for (int number = 1; number <= run->books.count; number++) {
-        const struct saga_seen *saga = &run->books.records[number].saga;
-        tally.settled += saga->state == SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED;
+    for (int number = 1; number <= run->sagas.count; number++) {
+        const struct saga_seen *saga = &run->sagas.seen[number];
+        tally.succeeded += saga->state == SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED;
         tally.compensated += saga->state == SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED;
         tally.parked += saga->state == SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED;
     }
-    tally.moving = tally.started - tally.settled - tally.compensated - tally.parked;
+    tally.moving = tally.started - tally.succeeded - tally.compensated - tally.parked;
     run->tally = tally;
 }
 
-/* True when all are acknowledged and at rest, and the one that is left at the risk step has been
- * tried there often enough to be worth a look. */
+/* True when all are acknowledged and at rest, and the one that is left at its step has been tried
+ * there often enough to be worth a look. */
 static int look(struct run *run, bool *ret_over, struct err *err)
 {
-    int rc = sagas_look(run->client, &run->books, err);
+    int rc = sagas_look(run->client, &run->sagas, err);
     run->is_away = rc == ERR_UNAVAILABLE;
     if (rc)
         return rc == ERR_UNAVAILABLE ? 0 : rc;
     count_states(run);
     bool over = run->tally.started == run->options->count;
-    for (int number = 1; over && number <= run->books.count; number++) {
-        if (is_at_rest(&run->books.records[number]))
+    for (int number = 1; over && number <= run->sagas.count; number++) {
+        if (is_at_rest(&run->sagas.seen[number]))
             continue;
         over = is_stuck_on_purpose(run, number);
         if (!over)
             break;
-        rc = sagas_risk_tries(run->client, number, &run->stuck_tries, err);
+        struct saga_step step;
+        rc =
+            sagas_step(run->client, &run->sagas, number, run->options->story->stays_at, &step, err);
         if (rc)
             return rc == ERR_UNAVAILABLE ? 0 : rc;
-        over = run->stuck_tries >= STUCK_TRIES_WANTED;
+        over = step.tries >= STUCK_TRIES_WANTED;
     }
     *ret_over = over;
     return 0;
@@ -147,11 +149,11 @@ static int look(struct run *run, bool *ret_over, struct err *err)
 
 static int too_late(const struct run *run, struct err *err)
 {
-    char id[SETTLEMENT_ID_SIZE] = "";
+    char id[STORY_ID_SIZE] = "";
     int moving = 0;
-    for (int number = run->books.count; number >= 1; number--) {
-        if (!is_at_rest(&run->books.records[number]) && !is_stuck_on_purpose(run, number)) {
-            settlement_id_format(number, id);
+    for (int number = run->sagas.count; number >= 1; number--) {
+        if (!is_at_rest(&run->sagas.seen[number]) && !is_stuck_on_purpose(run, number)) {
+            story_id_format(run->options->story, number, id);
             moving++;
         }
     }
@@ -197,12 +199,12 @@ int driver_run(const struct run_options *options, struct err *err)
                        .next = 1,
                        .is_terminal = isatty(STDOUT_FILENO) == 1,
                        .begin_ms = now_ms() };
-    int rc = books_create(options->count, &run.books, err);
+    int rc = sagas_create(options->story, options->count, &run.sagas, err);
     if (rc)
         return rc;
     run.acknowledged = mem_calloc((size_t)options->count + 1, sizeof *run.acknowledged);
     if (!run.acknowledged) {
-        books_done(&run.books);
+        sagas_done(&run.sagas);
         return err_set(err, ERR_NOMEM, "run");
     }
     rc = client_new(options->sagad, &run.client, err);
@@ -212,6 +214,6 @@ int driver_run(const struct run_options *options, struct err *err)
         (void)printf("\n");
     run.client = client_free(run.client);
     mem_free(run.acknowledged);
-    books_done(&run.books);
+    sagas_done(&run.sagas);
     return rc;
 }

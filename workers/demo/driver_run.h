@@ -1,12 +1,14 @@
-/* Plays a run of settlements: starts them evenly over some seconds, whatever dies meanwhile, and
+/* Plays a story's sagas: starts them evenly over some seconds, whatever dies meanwhile, and
  * waits until each one is at its end or parked. Shows progress on stdout: one line in place on a
  * terminal, a line every few seconds otherwise. One thread. */
 #ifndef DEMO_DRIVER_RUN_H
 #define DEMO_DRIVER_RUN_H
 
 #include "base/err.h"
+#include "story.h"
 
 struct run_options {
+    const struct story *story;
     const char *sagad;
     int count;
     int start_seconds; /* over which they are started */

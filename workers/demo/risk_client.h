@@ -1,16 +1,9 @@
-/* Calls to the risk service, one blocking call at a time for each thread. What it must get right is
- * the answer to "did anything leave?": only a failure from before the request was sent is NOT_SENT;
- * after that, silence and broken connections are UNKNOWN. It never repeats a call. Any thread; one
- * client serves many. */
+/* What may be claimed about a call to the risk service: the words of caller.h, and the verdicts of
+ * the service itself. It never repeats a call. Any thread. */
 #ifndef DEMO_RISK_CLIENT_H
 #define DEMO_RISK_CLIENT_H
 
-#include "base/err.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-
-struct risk_client;
+#include "caller.h"
 
 enum risk_result {
     RISK_ACCEPTED,       /* it took effect */
@@ -37,18 +30,12 @@ struct risk_outcome {
     char message[256];
 };
 
-/* Does not connect yet. */
-MUST_USE int risk_client_create(const char *address, struct risk_client **ret, struct err *err);
-/* Waits until there is a connection. A caller does this before its last look at whether the call is
- * still its to make, so that nothing slow stands between the look and the call. */
-MUST_USE bool risk_client_connect(struct risk_client *client, int64_t timeout_ms);
 /* RISK_NOT_SENT at once when there is no connection. */
-struct risk_outcome risk_client_notify(struct risk_client *client,
+struct risk_outcome risk_client_notify(struct caller *risk,
                                        const struct risk_notification *notification,
                                        int64_t timeout_ms);
 /* RISK_ACCEPTED: nothing of this settlement is notified any more. */
-struct risk_outcome risk_client_withdraw(struct risk_client *client, const char *idempotency_key,
+struct risk_outcome risk_client_withdraw(struct caller *risk, const char *idempotency_key,
                                          const char *settlement_id, int64_t timeout_ms);
-struct risk_client *risk_client_free(struct risk_client *client); /* NULL is fine */
 
 #endif

@@ -4,9 +4,8 @@
 #ifndef DEMO_RISK_VERDICT_H
 #define DEMO_RISK_VERDICT_H
 
-#include "base/buf.h"
-#include "base/err.h"
 #include "base/rng.h"
+#include "third_party.h"
 
 enum risk_method { RISK_NOTIFY, RISK_WITHDRAW, RISK_METHOD_COUNT };
 
@@ -16,17 +15,11 @@ struct risk_desk {
     uint64_t references; /* given out so far */
 };
 
-enum { RISK_NEVER = -1 };
-
-struct risk_answer {
-    int64_t delay_ms; /* RISK_NEVER: it is never answered */
-};
-
-/* Log lines: "<UTC time> NOTIFIED|WITHDRAWN <idempotency key> <settlement id>".
+/* Effects in the log: NOTIFIED and WITHDRAWN, each with its key and settlement id.
  * On success *reply holds the packed answer. ERR_INVALID: the request is wrong and nothing took
  * effect; anything else: the log could not be written. */
 MUST_USE int risk_decide(struct risk_desk *desk, enum risk_method method, const uint8_t *request,
-                         size_t size, struct risk_answer *ret_answer, struct buf *reply,
+                         size_t size, struct third_party_answer *ret_answer, struct buf *reply,
                          struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
 #include "sagas.h"
 
-#include "settlement.h"
+#include "base/mem.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,11 +8,9 @@
 enum {
     CALL_MS = 5000,
     PAGE = 1000,
-    PAGES_MAX = 2 * SETTLEMENT_COUNT_MAX / PAGE + 1,
+    PAGES_MAX = 20,        /* of a definition: more than any story has */
     CODE_UNAVAILABLE = 14, /* google.rpc.Code */
 };
-
-#define RISK_STEP "notify_risk"
 
 static char *borrow(const char *text)
 {
@@ -26,11 +24,26 @@ static void message_p(void *message)
         protobuf_c_message_free_unpacked(it, NULL);
 }
 
+int sagas_create(const struct story *story, int count, struct sagas *ret, struct err *err)
+{
+    struct saga_seen *seen = mem_calloc((size_t)count + 1, sizeof *seen);
+    if (!seen)
+        return err_set(err, ERR_NOMEM, "sagas");
+    *ret = (struct sagas){ .story = story, .count = count, .seen = seen };
+    return 0;
+}
+
+void sagas_done(struct sagas *sagas)
+{
+    mem_free(sagas->seen);
+    sagas->seen = NULL;
+}
+
 /* --- start ------------------------------------------------------------------------------------ */
 
 struct start {
     Saga__V1__StartSagaRequest request;
-    char id[SETTLEMENT_ID_SIZE];
+    char id[STORY_ID_SIZE];
     struct buf input;
 };
 
@@ -46,19 +59,19 @@ static void batch_done(struct batch *batch)
         buf_done(&batch->starts[i].input);
 }
 
-static int batch_fill(struct batch *batch, int count, const int *numbers, size_t amount,
-                      struct err *err)
+static int batch_fill(struct batch *batch, const struct sagas *sagas, const int *numbers,
+                      size_t amount, struct err *err)
 {
+    const struct story *story = sagas->story;
     for (size_t i = 0; i < amount; i++) {
         struct start *start = &batch->starts[i];
-        struct settlement settlement = settlement_plan(numbers[i], count);
         batch->amount = i + 1;
         saga__v1__start_saga_request__init(&start->request);
-        settlement_id_format(numbers[i], start->id);
-        settlement_encode(&settlement, &start->input);
+        story_id_format(story, numbers[i], start->id);
+        story->encode(numbers[i], sagas->count, &start->input);
         if (start->input.failed)
             return err_set(err, ERR_NOMEM, "start");
-        start->request.definition = borrow("settlement");
+        start->request.definition = borrow(story->definition_of(numbers[i], sagas->count));
         start->request.saga_id = start->id;
         start->request.input.data = start->input.data;
         start->request.input.len = start->input.size;
@@ -67,30 +80,30 @@ static int batch_fill(struct batch *batch, int count, const int *numbers, size_t
     return 0;
 }
 
-static int take_items(const Saga__V1__BatchStartSagasResponse *response, const int *numbers,
-                      size_t amount, bool *started, struct err *err)
+static int take_items(const Saga__V1__BatchStartSagasResponse *response, const struct batch *batch,
+                      bool *started, struct err *err)
 {
-    if (response->n_items != amount)
+    if (response->n_items != batch->amount)
         return err_set(err, ERR_INTERNAL, "start: %zu answers to %zu items", response->n_items,
-                       amount);
-    for (size_t i = 0; i < amount; i++) {
+                       batch->amount);
+    for (size_t i = 0; i < batch->amount; i++) {
         const Saga__V1__BatchStartSagasResponse__Item *item = response->items[i];
         bool is_error =
             item->result_case == SAGA__V1__BATCH_START_SAGAS_RESPONSE__ITEM__RESULT_ERROR;
         if (!is_error)
             started[i] = true;
         else if (item->error->code != CODE_UNAVAILABLE)
-            return err_set(err, ERR_INVALID, "start of settlement %d: %s", numbers[i],
+            return err_set(err, ERR_INVALID, "start of %s: %s", batch->starts[i].id,
                            item->error->message);
     }
     return 0;
 }
 
-int sagas_start(struct client *client, int count, const int *numbers, size_t amount, bool *started,
-                struct err *err)
+int sagas_start(struct client *client, const struct sagas *sagas, const int *numbers, size_t amount,
+                bool *started, struct err *err)
 {
     CLEANUP(batch_done) struct batch batch = { .amount = 0 };
-    int rc = batch_fill(&batch, count, numbers, amount, err);
+    int rc = batch_fill(&batch, sagas, numbers, amount, err);
     if (rc)
         return rc;
     Saga__V1__BatchStartSagasRequest request = SAGA__V1__BATCH_START_SAGAS_REQUEST__INIT;
@@ -101,35 +114,35 @@ int sagas_start(struct client *client, int count, const int *numbers, size_t amo
                      &saga__v1__batch_start_sagas_response__descriptor, CALL_MS, &reply, err);
     if (rc)
         return err_wrap(err, "start");
-    return take_items((const Saga__V1__BatchStartSagasResponse *)reply, numbers, amount, started,
-                      err);
+    return take_items((const Saga__V1__BatchStartSagasResponse *)reply, &batch, started, err);
 }
 
 /* --- look ------------------------------------------------------------------------------------- */
 
-static void take_saga(struct books *books, const Saga__V1__Saga *saga)
+static void take_saga(struct sagas *sagas, const Saga__V1__Saga *saga)
 {
-    struct record *record = books_find(books, saga->saga_id);
-    if (!record) {
-        books->strangers++;
+    int number = story_number_of(sagas->story, sagas->count, saga->saga_id);
+    if (!number ||
+        strcmp(sagas->story->definition_of(number, sagas->count), saga->definition) != 0) {
+        sagas->strangers++;
         return;
     }
-    record->saga.sagas++;
-    record->saga.state = saga->state;
-    record->saga.phase = saga->phase;
+    struct saga_seen *seen = &sagas->seen[number];
+    seen->sagas++;
+    seen->state = saga->state;
+    seen->phase = saga->phase;
     if (saga->park)
-        record->saga.park_reason = saga->park->reason;
+        seen->park_reason = saga->park->reason;
 }
 
-int sagas_look(struct client *client, struct books *books, struct err *err)
+static int look_at(struct client *client, struct sagas *sagas, const char *definition,
+                   struct err *err)
 {
-    for (int number = 1; number <= books->count; number++)
-        books->records[number].saga = (struct saga_seen){ 0 };
     CLEANUP(message_p) ProtobufCMessage *page = NULL;
     const char *token = "";
     for (int pages = 0; pages < PAGES_MAX; pages++) {
         Saga__V1__ListSagasRequest request = SAGA__V1__LIST_SAGAS_REQUEST__INIT;
-        request.definition = borrow("settlement");
+        request.definition = borrow(definition);
         request.oldest_first = true;
         request.page_size = PAGE;
         request.page_token = borrow(token);
@@ -142,7 +155,7 @@ int sagas_look(struct client *client, struct books *books, struct err *err)
         page = reply;
         const Saga__V1__ListSagasResponse *list = (const Saga__V1__ListSagasResponse *)page;
         for (size_t i = 0; i < list->n_sagas; i++)
-            take_saga(books, list->sagas[i]);
+            take_saga(sagas, list->sagas[i]);
         if (!*list->next_page_token)
             return 0;
         token = list->next_page_token;
@@ -150,14 +163,28 @@ int sagas_look(struct client *client, struct books *books, struct err *err)
     return err_set(err, ERR_LIMIT, "list: more than %d pages", PAGES_MAX);
 }
 
+int sagas_look(struct client *client, struct sagas *sagas, struct err *err)
+{
+    for (int number = 1; number <= sagas->count; number++)
+        sagas->seen[number] = (struct saga_seen){ 0 };
+    sagas->strangers = 0;
+    for (const char *const *definition = sagas->story->definitions; *definition; definition++) {
+        int rc = look_at(client, sagas, *definition, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 /* --- one in full ------------------------------------------------------------------------------ */
 
-static int get_full(struct client *client, int number, ProtobufCMessage **ret, struct err *err)
+static int get_full(struct client *client, const struct sagas *sagas, int number,
+                    ProtobufCMessage **ret, struct err *err)
 {
-    char id[SETTLEMENT_ID_SIZE];
-    settlement_id_format(number, id);
+    char id[STORY_ID_SIZE];
+    story_id_format(sagas->story, number, id);
     Saga__V1__SagaRef ref = SAGA__V1__SAGA_REF__INIT;
-    ref.definition = borrow("settlement");
+    ref.definition = borrow(sagas->story->definition_of(number, sagas->count));
     ref.saga_id = id;
     Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
     request.saga = &ref;
@@ -167,34 +194,36 @@ static int get_full(struct client *client, int number, ProtobufCMessage **ret, s
     return rc ? err_wrap(err, "get %s", id) : 0;
 }
 
-int sagas_look_at_parked(struct client *client, struct books *books, struct err *err)
+int sagas_look_at_parked(struct client *client, struct sagas *sagas, struct err *err)
 {
-    for (int number = 1; number <= books->count; number++) {
-        struct saga_seen *seen = &books->records[number].saga;
+    for (int number = 1; number <= sagas->count; number++) {
+        struct saga_seen *seen = &sagas->seen[number];
         if (seen->state != SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED)
             continue;
         CLEANUP(message_p) ProtobufCMessage *reply = NULL;
-        int rc = get_full(client, number, &reply, err);
+        int rc = get_full(client, sagas, number, &reply, err);
         if (rc)
             return rc;
         const Saga__V1__Saga *saga = (const Saga__V1__Saga *)reply;
-        seen->parked_at_risk = saga->park && strcmp(saga->park->step, RISK_STEP) == 0;
+        (void)snprintf(seen->park_step, sizeof seen->park_step, "%s", /* names are shorter */
+                       saga->park ? saga->park->step : "");
     }
     return 0;
 }
 
-int sagas_risk_tries(struct client *client, int number, int *ret_tries, struct err *err)
+int sagas_step(struct client *client, const struct sagas *sagas, int number, const char *step,
+               struct saga_step *ret, struct err *err)
 {
     CLEANUP(message_p) ProtobufCMessage *reply = NULL;
-    int rc = get_full(client, number, &reply, err);
+    int rc = get_full(client, sagas, number, &reply, err);
     if (rc)
         return rc;
     const Saga__V1__Saga *saga = (const Saga__V1__Saga *)reply;
     for (size_t i = 0; i < saga->n_steps; i++) {
-        if (strcmp(saga->steps[i]->name, RISK_STEP) == 0) {
-            *ret_tries = saga->steps[i]->tries;
+        if (strcmp(saga->steps[i]->name, step) == 0) {
+            *ret = (struct saga_step){ saga->steps[i]->state, saga->steps[i]->tries };
             return 0;
         }
     }
-    return err_set(err, ERR_INTERNAL, "get: settlement %d has no step " RISK_STEP, number);
+    return err_set(err, ERR_INTERNAL, "get: %s has no step %s", saga->saga_id, step);
 }

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *const risk_names[] = {
@@ -19,11 +18,6 @@ static_assert(ARRAY_LEN(risk_names) == SETTLEMENT_RISK_COUNT, "one name for each
 const char *settlement_risk_name(enum settlement_risk risk)
 {
     return risk_names[risk];
-}
-
-void settlement_id_format(int number, char ret_id[SETTLEMENT_ID_SIZE])
-{
-    (void)snprintf(ret_id, SETTLEMENT_ID_SIZE, "stl-%06d", number); /* always fits */
 }
 
 static enum settlement_risk plan_risk(int number, int count)
@@ -59,6 +53,39 @@ bool settlement_is_over_balance(const struct settlement *settlement)
 {
     return settlement->amount_cents > SETTLEMENT_OPENING_CENTS;
 }
+
+static const char *definition_of(int number, int count)
+{
+    (void)number;
+    (void)count;
+    return "settlement";
+}
+
+static void encode(int number, int count, struct buf *buf)
+{
+    struct settlement settlement = settlement_plan(number, count);
+    settlement_encode(&settlement, buf);
+}
+
+static bool stays(int number, int count)
+{
+    return settlement_plan(number, count).risk == SETTLEMENT_RISK_TRY_LATER;
+}
+
+static const char *const definitions[] = { "settlement", NULL };
+
+const struct story settlement_story = {
+    .name = "settlement",
+    .id_prefix = "stl-",
+    .count_max = SETTLEMENT_COUNT_MAX,
+    .definitions = definitions,
+    .succeeded = "settled",
+    .compensated = "compensated",
+    .definition_of = definition_of,
+    .encode = encode,
+    .stays = stays,
+    .stays_at = "notify_risk",
+};
 
 void settlement_encode(const struct settlement *settlement, struct buf *buf)
 {

@@ -6,13 +6,13 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "story.h"
 
 #include <stdint.h>
 
 enum {
     SETTLEMENT_ACCOUNTS = 50,
     SETTLEMENT_OPENING_CENTS = 1000000, /* what each account starts with */
-    SETTLEMENT_ID_SIZE = 65,            /* with the NUL */
     SETTLEMENT_COUNT_MAX = 5000,        /* more, and honest accounts would run dry */
 };
 
@@ -34,10 +34,11 @@ struct settlement {
 
 const char *settlement_risk_name(enum settlement_risk risk);
 
-/* The number-th (from 1) of `count` settlements; ret_id: "stl-000042". Exactly one is
+extern const struct story settlement_story;
+
+/* The number-th (from 1) of `count` settlements, "stl-000042". Exactly one is
  * TRY_LATER: late enough that the demo's kill of a worker does not find it in mid-call. */
 struct settlement settlement_plan(int number, int count);
-void settlement_id_format(int number, char ret_id[SETTLEMENT_ID_SIZE]);
 /* More money than any account holds: the bank says no before anything happened. */
 bool settlement_is_over_balance(const struct settlement *settlement);
 

@@ -3,6 +3,7 @@
 #include "bank.h"
 #include "risk_client.h"
 #include "settlement.h"
+#include "worker_program.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,27 +15,6 @@ enum {
     RISK_CONNECT_MS = 1000,
     RISK_TIMEOUT_MS = 3000, /* nearly four times its P99 */
 };
-
-/* Everything up to the last look: a connection, and the lease still ours. False: the outcome is
- * set, nothing was sent. */
-static bool may_call(struct saga_task *task, struct risk_client *risk)
-{
-    if (!risk_client_connect(risk, RISK_CONNECT_MS)) {
-        (void)saga_task_retry(task, "RISK_AWAY", "no connection to the risk service", 0);
-        return false;
-    }
-    if (!saga_task_still_mine(task)) {
-        (void)saga_task_retry(task, "TOO_LATE", "the lease was over before the call", 0);
-        return false;
-    }
-    return true;
-}
-
-static int64_t call_time_ms(const struct saga_task *task)
-{
-    int64_t left_ms = saga_task_time_left_ms(task);
-    return left_ms < RISK_TIMEOUT_MS ? left_ms : RISK_TIMEOUT_MS;
-}
 
 /* The setters fail only when memory is out; the task is then reported as UNKNOWN. */
 static void report(struct saga_task *task, const struct risk_outcome *outcome)
@@ -63,7 +43,7 @@ static void report(struct saga_task *task, const struct risk_outcome *outcome)
 
 static void notify(struct saga_task *task, void *ctx)
 {
-    struct risk_client *risk = ctx;
+    struct caller *risk = ctx;
     struct saga_bytes input = saga_task_input(task);
     struct settlement settlement;
     struct err err;
@@ -71,7 +51,7 @@ static void notify(struct saga_task *task, void *ctx)
         (void)saga_task_rejected(task, "BAD_INPUT", err.msg);
         return;
     }
-    if (!may_call(task, risk))
+    if (!worker_may_call(task, risk, RISK_CONNECT_MS))
         return;
     struct risk_notification notification = {
         .idempotency_key = saga_task_idempotency_key(task),
@@ -80,52 +60,25 @@ static void notify(struct saga_task *task, void *ctx)
         .amount_cents = settlement.amount_cents,
         .behaviour = settlement_risk_name(settlement.risk),
     };
-    struct risk_outcome outcome = risk_client_notify(risk, &notification, call_time_ms(task));
+    struct risk_outcome outcome =
+        risk_client_notify(risk, &notification, worker_call_time_ms(task, RISK_TIMEOUT_MS));
     report(task, &outcome);
 }
 
 static void withdraw(struct saga_task *task, void *ctx)
 {
-    struct risk_client *risk = ctx;
-    if (!may_call(task, risk))
+    struct caller *risk = ctx;
+    if (!worker_may_call(task, risk, RISK_CONNECT_MS))
         return;
-    struct risk_outcome outcome = risk_client_withdraw(risk, saga_task_idempotency_key(task),
-                                                       saga_task_saga_id(task), call_time_ms(task));
+    struct risk_outcome outcome =
+        risk_client_withdraw(risk, saga_task_idempotency_key(task), saga_task_saga_id(task),
+                             worker_call_time_ms(task, RISK_TIMEOUT_MS));
     report(task, &outcome);
 }
 
-struct arguments {
-    const char *sagad, *bank, *risk, *id;
-};
-
-static bool parse(int argc, char **argv, struct arguments *ret)
+static int serve(const char *sagad, const char *id, struct bank *bank, struct caller *risk)
 {
-    struct arguments arguments = { 0 };
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--sagad") == 0)
-            arguments.sagad = argv[i + 1];
-        else if (strcmp(argv[i], "--bank") == 0)
-            arguments.bank = argv[i + 1];
-        else if (strcmp(argv[i], "--risk") == 0)
-            arguments.risk = argv[i + 1];
-        else if (strcmp(argv[i], "--id") == 0)
-            arguments.id = argv[i + 1];
-        else
-            return false;
-    }
-    *ret = arguments;
-    return argc == 9 && arguments.sagad && arguments.bank && arguments.risk && arguments.id;
-}
-
-static int register_handlers(struct saga_worker *worker, struct bank *bank,
-                             struct risk_client *risk, struct saga_error *error)
-{
-    const struct {
-        const char *name;
-        int in_flight;
-        saga_handler *handler;
-        void *ctx;
-    } handlers[] = {
+    const struct worker_handler handlers[] = {
         { "bank.debit_account", BANK_IN_FLIGHT, bank_debit_account, bank },
         { "bank.refund_account", BANK_IN_FLIGHT, bank_refund_account, bank },
         { "bank.write_ledger", BANK_IN_FLIGHT, bank_write_ledger, bank },
@@ -133,58 +86,35 @@ static int register_handlers(struct saga_worker *worker, struct bank *bank,
         { "risk.notify", RISK_IN_FLIGHT, notify, risk },
         { "risk.withdraw", RISK_IN_FLIGHT, withdraw, risk },
     };
-    for (size_t i = 0; i < ARRAY_LEN(handlers); i++) {
-        if (saga_worker_handle(worker, handlers[i].name, handlers[i].in_flight, handlers[i].handler,
-                               handlers[i].ctx, error))
-            return -1;
-    }
-    return 0;
-}
-
-static int serve(const struct arguments *arguments, struct bank *bank, struct risk_client *risk)
-{
-    const char *addresses[] = { arguments->sagad, NULL };
-    struct saga_worker_options options = {
-        .addresses = addresses,
-        .worker_id = arguments->id,
-        .threads = THREADS,
-        .drain_ms = 5000,
-        .handle_signals = true,
-    };
-    struct saga_worker *worker = NULL;
-    struct saga_error error;
-    int rc = saga_worker_new(&options, &worker, &error);
-    if (!rc)
-        rc = register_handlers(worker, bank, risk, &error);
-    if (!rc) {
-        (void)printf("settlement_worker: serving as %s\n", arguments->id);
-        (void)fflush(stdout);
-        rc = saga_worker_run(worker, &error);
-    }
-    if (rc)
-        (void)fprintf(stderr, "settlement_worker: %s\n", error.message);
-    saga_worker_free(worker);
-    return rc ? 1 : 0;
+    const struct worker_program program = { .name = "settlement_worker",
+                                            .sagad = sagad,
+                                            .id = id,
+                                            .threads = THREADS,
+                                            .handlers = handlers,
+                                            .handler_count = ARRAY_LEN(handlers) };
+    return worker_serve(&program);
 }
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments;
-    if (!parse(argc, argv, &arguments)) {
+    const char *sagad, *conninfo, *address, *id;
+    const struct worker_option options[] = {
+        { "--sagad", &sagad }, { "--bank", &conninfo }, { "--risk", &address }, { "--id", &id }
+    };
+    if (!worker_options_parse(argc, argv, options, ARRAY_LEN(options))) {
         (void)fprintf(stderr, "usage: settlement_worker --sagad ADDRESS --bank CONNINFO"
                               " --risk ADDRESS --id NAME\n");
         return 2;
     }
     struct bank *bank = NULL;
-    struct risk_client *risk = NULL;
+    struct caller *risk = NULL;
     struct err err;
     int result = 1;
-    if (bank_create(arguments.bank, THREADS, &bank, &err) ||
-        risk_client_create(arguments.risk, &risk, &err))
+    if (bank_create(conninfo, THREADS, &bank, &err) || caller_create(address, &risk, &err))
         (void)fprintf(stderr, "settlement_worker: %s\n", err.msg);
     else
-        result = serve(&arguments, bank, risk);
-    risk_client_free(risk);
+        result = serve(sagad, id, bank, risk);
+    caller_free(risk);
     bank_free(bank);
     return result;
 }

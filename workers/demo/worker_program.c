@@ -1,0 +1,78 @@
+#include "worker_program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { DRAIN_MS = 5000 };
+
+static const struct worker_option *option_find(const struct worker_option *options, size_t count,
+                                               const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return &options[i];
+    return NULL;
+}
+
+bool worker_options_parse(int argc, char **argv, const struct worker_option *options, size_t count)
+{
+    if ((size_t)argc != 1 + 2 * count)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        *options[i].value = NULL;
+    for (int i = 1; i < argc; i += 2) {
+        const struct worker_option *option = option_find(options, count, argv[i]);
+        if (!option || *option->value)
+            return false;
+        *option->value = argv[i + 1];
+    }
+    return true;
+}
+
+int worker_serve(const struct worker_program *program)
+{
+    const char *addresses[] = { program->sagad, NULL };
+    struct saga_worker_options options = {
+        .addresses = addresses,
+        .worker_id = program->id,
+        .threads = program->threads,
+        .drain_ms = DRAIN_MS,
+        .handle_signals = true,
+    };
+    struct saga_worker *worker = NULL;
+    struct saga_error error;
+    int rc = saga_worker_new(&options, &worker, &error);
+    for (size_t i = 0; !rc && i < program->handler_count; i++) {
+        const struct worker_handler *one = &program->handlers[i];
+        rc = saga_worker_handle(worker, one->name, one->in_flight, one->handler, one->ctx, &error);
+    }
+    if (!rc) {
+        (void)printf("%s: serving as %s\n", program->name, program->id);
+        (void)fflush(stdout); /* whoever reads it waits for the line */
+        rc = saga_worker_run(worker, &error);
+    }
+    if (rc)
+        (void)fprintf(stderr, "%s: %s\n", program->name, error.message);
+    saga_worker_free(worker);
+    return rc ? 1 : 0;
+}
+
+/* The setter fails only when memory is out; the task is then reported as UNKNOWN. */
+bool worker_may_call(struct saga_task *task, struct caller *caller, int64_t connect_ms)
+{
+    if (!caller_connect(caller, connect_ms)) {
+        (void)saga_task_retry(task, "AWAY", "no connection to the service", 0);
+        return false;
+    }
+    if (!saga_task_still_mine(task)) {
+        (void)saga_task_retry(task, "TOO_LATE", "the lease was over before the call", 0);
+        return false;
+    }
+    return true;
+}
+
+int64_t worker_call_time_ms(const struct saga_task *task, int64_t most_ms)
+{
+    int64_t left_ms = saga_task_time_left_ms(task);
+    return left_ms < most_ms ? left_ms : most_ms;
+}

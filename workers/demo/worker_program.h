@@ -1,0 +1,42 @@
+/* What the workers of both stories have in common: arguments, serving until a signal, and the look
+ * before a call to a third party. */
+#ifndef DEMO_WORKER_PROGRAM_H
+#define DEMO_WORKER_PROGRAM_H
+
+#include "caller.h"
+
+#include <sagaworker.h>
+
+struct worker_option {
+    const char *name;   /* "--sagad" */
+    const char **value; /* gets it */
+};
+
+/* Each option is given once, with a value; nothing else is. */
+bool worker_options_parse(int argc, char **argv, const struct worker_option *options, size_t count);
+
+struct worker_handler {
+    const char *name;
+    int in_flight;
+    saga_handler *handler;
+    void *ctx;
+};
+
+struct worker_program {
+    const char *name;       /* in messages */
+    const char *sagad, *id; /* address; worker id */
+    int threads;
+    const struct worker_handler *handlers;
+    size_t handler_count;
+};
+
+/* Prints "NAME: serving as ID" and serves until SIGTERM or SIGINT. Returns the exit code. */
+int worker_serve(const struct worker_program *program);
+
+/* Everything up to the last look: a connection, and the lease still ours. False: the outcome RETRY
+ * is set, nothing was sent. */
+bool worker_may_call(struct saga_task *task, struct caller *caller, int64_t connect_ms);
+/* The attempt's time that is left, and no more than this. */
+int64_t worker_call_time_ms(const struct saga_task *task, int64_t most_ms);
+
+#endif
