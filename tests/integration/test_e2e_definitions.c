@@ -63,7 +63,8 @@ static void test_the_same_content_is_the_same_revision_and_other_content_the_nex
     /* Said in other words it is the same content: every default is filled in. */
     one_step(&json, "rev",
              "\"action\":{\"effect\":\"EFFECT_IDEMPOTENT\",\"lease\":\"30s\","
-             "\"handler\":\"rev.a\",\"retry\":{\"for\":\"86400s\"}},\"noCompensation\":true",
+             "\"handler\":\"rev.a\",\"lostLeasesMax\":3,\"retry\":{\"for\":\"86400s\"}},"
+             "\"noCompensation\":true",
              ",\"namespace\":\"default\"");
     RESPONSE same = rig_register(&rig, buf_cstr(&json), NULL);
     assert_false(same->created);
@@ -144,18 +145,6 @@ static void test_b3_s4_a_wrong_definition_is_refused_by_field_rule_and_value(voi
           "steps[1].name",
           { "unique", "steps[0]" } },
         { STEP("\"action\":{\"handler\":\"x\"}" NONE), "steps[0].action.effect", { "required" } },
-        { STEP("\"action\":{\"effect\":\"EFFECT_PROBED\"}" NONE),
-          "steps[0].action.effect",
-          { "PROBED", "not built yet" } },
-        { STEP(ACTION(",\"onUnknown\":\"ON_UNKNOWN_ACCEPT\"") NONE),
-          "steps[0].action.on_unknown",
-          { "ACCEPT", "not built yet" } },
-        { STEP(ACTION(",\"onExhausted\":\"ON_EXHAUSTED_CONTINUE\"") NONE),
-          "steps[0].action.on_exhausted",
-          { "CONTINUE", "not built yet" } },
-        { STEP(ACTION(",\"idempotencyWindow\":\"3600s\"") NONE),
-          "steps[0].action.idempotency_window",
-          { "not built yet" } },
         { STEP(ACTION("")), "steps[0].undo", { "no_compensation" } },
         { STEP(ACTION("") ",\"noCompensation\":false"), "steps[0].no_compensation", { "true" } },
         { STEP(ACTION("") ",\"compensation\":{\"effect\":\"EFFECT_IDEMPOTENT\"}"),
@@ -198,6 +187,55 @@ static void test_b3_s4_a_wrong_definition_is_refused_by_field_rule_and_value(voi
         expect_refused(&wrongs[i]);
     assert_int_equal(
         rig_count(&rig, RIG_STORE, "SELECT count(*) FROM definition WHERE name = 'bad'"), 0);
+}
+
+/* Probes, windows, policies: what would leave an unknown outcome without a way out. */
+static void test_b3_s4_a_wrong_way_out_of_the_unknown_is_refused(void **state)
+{
+    (void)state;
+    static const struct wrong wrongs[] = {
+        { STEP("\"action\":{\"effect\":\"EFFECT_PROBED\"},\"settleTime\":\"0s\"" NONE),
+          "steps[0].action.probe",
+          { "required", "PROBED" } },
+        { STEP("\"action\":{\"effect\":\"EFFECT_PROBED\",\"probe\":{}}" NONE),
+          "steps[0].settle_time",
+          { "required", "probe" } },
+        { STEP("\"action\":{\"effect\":\"EFFECT_AT_MOST_ONCE\",\"probe\":{}},"
+               "\"settleTime\":\"0s\"" NONE),
+          "steps[0].action.probe",
+          { "AT_MOST_ONCE", "PROBED" } },
+        { STEP(ACTION(",\"probe\":{\"lease\":\"1s\"}") ",\"settleTime\":\"0s\"" NONE),
+          "steps[0].action.probe.lease",
+          { "5000 ms", "1000 ms" } },
+        { STEP(ACTION(",\"probe\":{\"retry\":{\"for\":\"9s\"}}") ",\"settleTime\":\"9s\"" NONE),
+          "steps[0].action.probe.retry.for",
+          { "settle_time", "9000 ms" } },
+        { STEP(ACTION(",\"freshKeyAfterNotDone\":true") NONE),
+          "steps[0].action.fresh_key_after_not_done",
+          { "probe" } },
+        { STEP(ACTION(",\"lostLeasesMax\":0") NONE),
+          "steps[0].action.lost_leases_max",
+          { "1 to 1000", "0" } },
+        { STEP(ACTION(",\"idempotencyWindow\":\"3600s\"") NONE),
+          "steps[0].settle_time",
+          { "required", "idempotency_window" } },
+        { STEP(ACTION(",\"idempotencyWindow\":\"0s\"") ",\"settleTime\":\"0s\"" NONE),
+          "steps[0].action.idempotency_window",
+          { "0 ms" } },
+        { STEP(ACTION(",\"idempotencyWindow\":\"5s\"") ",\"settleTime\":\"5s\"" NONE),
+          "steps[0].action.idempotency_window",
+          { "settle_time", "5000 ms" } },
+        { STEP("\"action\":{\"effect\":\"EFFECT_AT_MOST_ONCE\",\"idempotencyWindow\":\"60s\"},"
+               "\"settleTime\":\"0s\"" NONE),
+          "steps[0].action.idempotency_window",
+          { "IDEMPOTENT" } },
+        { STEP(ACTION("") ",\"guarded\":true,\"compensation\":{\"effect\":\"EFFECT_IDEMPOTENT\","
+                          "\"onUnknown\":\"ON_UNKNOWN_ACCEPT\"}"),
+          "steps[0].compensation.on_unknown",
+          { "PARK", "ACCEPT" } },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wrongs); i++)
+        expect_refused(&wrongs[i]);
 }
 
 static void test_a_definition_over_a_limit_names_limit_and_value(void **state)
@@ -357,6 +395,7 @@ int main(void)
         TEST(test_the_same_content_is_the_same_revision_and_other_content_the_next),
         TEST(test_validate_only_stores_nothing_and_tells_the_revision),
         TEST(test_b3_s4_a_wrong_definition_is_refused_by_field_rule_and_value),
+        TEST(test_b3_s4_a_wrong_way_out_of_the_unknown_is_refused),
         TEST(test_a_definition_over_a_limit_names_limit_and_value),
         TEST(test_b3_an_explicit_zero_is_told_apart_from_a_value_not_given),
         TEST(test_definitions_are_found_and_listed_in_pages),

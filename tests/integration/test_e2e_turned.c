@@ -176,6 +176,81 @@ static void test_c5_p5_an_effect_whose_report_died_with_everybody_is_taken_back(
     }
 }
 
+static int64_t ms_of(const Google__Protobuf__Timestamp *time)
+{
+    assert_non_null(time);
+    return time->seconds * 1000 + time->nanos / 1000000;
+}
+
+static void test_c5_p4_a_probe_is_told_what_it_asks_about(void **state)
+{
+    (void)state;
+    PROVES("P4 P5");
+    rig_define(&rig, "c5ask", NULL,
+               "a: IDEMPOTENT handler=ask idempotency_window=60s"
+               " | PROBED handler=ask probe_handler=ask fresh_key | settle=0s\n"
+               "b: ONCE handler=ask | none");
+    struct raw_worker *worker = raw_worker_hello(rig.address, "ask", NULL, "ask", NULL, 0);
+    raw_worker_credit(worker, "ask", 10);
+    rig_start(&rig, "c5ask", "c5ask", "in");
+    /* Nothing may be sent to the other side once it may have forgotten the key. */
+    const Saga__V1__Task *task = must_get_task(worker, "a");
+    int64_t started_ms = ms_of(task->saga_start_time);
+    assert_true(ms_of(task->send_before) > started_ms + 59000);
+    assert_true(ms_of(task->send_before) < started_ms + 60000 + SOON);
+    assert_true(task->attempt_remaining->seconds <= 60);
+    assert_int_equal(task->probed, SAGA__V1__OPERATION_KIND__OPERATION_KIND_UNSPECIFIED);
+    assert_null(task->probed_attempt);
+    struct raw_lease lease = raw_lease_of(task);
+    settle_with(worker, &lease, bytes_of("made", 4));
+    task = must_get_task(worker, "b");
+    assert_null(task->send_before);
+    lease = raw_lease_of(task);
+    assert_int_equal(raw_worker_settle(worker, &lease, REJECTED, "NO"), ACCEPTED);
+    task = must_get_task(worker, "a");
+    assert_int_equal(task->operation, SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION);
+    assert_null(task->probed_attempt);
+    char key[40];
+    (void)snprintf(key, sizeof key, "%s", task->idempotency_key);
+    const struct raw_lease undo = raw_lease_of(task);
+    assert_int_equal(raw_worker_settle(worker, &undo, SAGA__V1__OUTCOME__OUTCOME_UNKNOWN, ""),
+                     ACCEPTED);
+    /* The probe: of that undo, with its key, and with what the undo was told. */
+    task = must_get_task(worker, "a");
+    assert_int_equal(task->operation, SAGA__V1__OPERATION_KIND__OPERATION_KIND_PROBE);
+    assert_int_equal(task->probed, SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION);
+    assert_string_equal(task->idempotency_key, key);
+    assert_int_equal(task->try_, 1);
+    assert_int_equal(task->probed_attempt->try_, 1);
+    assert_int_equal(task->probed_attempt->fence, undo.fence);
+    assert_true(ms_of(task->probed_attempt->lease_time) >= started_ms);
+    assert_true(ms_of(task->probed_attempt->end_time) >= ms_of(task->probed_attempt->lease_time));
+    assert_int_equal(task->action->kind, SAGA__V1__ACTION_OUTCOME__KIND__KIND_DONE);
+    assert_bytes(task->action->output, bytes_of("made", 4));
+    assert_bytes(task->input, bytes_of("in", 2));
+    lease = raw_lease_of(task);
+    assert_int_equal(
+        raw_worker_settle(worker, &lease, SAGA__V1__OUTCOME__OUTCOME_STILL_UNKNOWN, "BUSY"),
+        ACCEPTED);
+    task = must_get_task(worker, "a");
+    assert_int_equal(task->try_, 2);
+    lease = raw_lease_of(task);
+    assert_int_equal(raw_worker_settle(worker, &lease, SAGA__V1__OUTCOME__OUTCOME_NOT_DONE, ""),
+                     ACCEPTED);
+    /* It did not happen: once more, under the next key. */
+    task = must_get_task(worker, "a");
+    assert_int_equal(task->operation, SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION);
+    assert_int_equal(task->try_, 2);
+    assert_string_not_equal(task->idempotency_key, key);
+    lease = raw_lease_of(task);
+    settle_with(worker, &lease, bytes_of("", 0));
+    rig_await_state(&rig, "c5ask", "c5ask", "COMPENSATED", 100);
+    rig_assert_journal(&rig, "c5ask", "c5ask",
+                       "a.1 DONE, b.1 REJECTED, COMPENSATE REFUSED, ~a.1 UNKNOWN,"
+                       " ?a.1 STILL_UNKNOWN, ?a.2 NOT_DONE, RESOLVE NOT_DONE, ~a.2 DONE");
+    worker = raw_worker_cut(worker);
+}
+
 /* --- C6 --------------------------------------------------------------------------------------- */
 
 static void test_c6_p5_a_report_while_the_saga_turns_back_is_recorded_and_undone(void **state)
@@ -326,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_c5_p5_each_undo_gets_its_own_steps_bytes_or_the_mark_that_there_are_none),
         TEST(test_c5_p5_an_effect_whose_report_died_with_everybody_is_taken_back),
+        TEST(test_c5_p4_a_probe_is_told_what_it_asks_about),
         TEST(test_c6_p5_a_report_while_the_saga_turns_back_is_recorded_and_undone),
         TEST(test_c6_p5_a_late_success_before_its_undo_begins_feeds_it),
         TEST(test_l2_p3_whoever_was_overtaken_is_refused_whatever_it_says),

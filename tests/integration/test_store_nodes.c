@@ -914,10 +914,11 @@ static void test_the_migration_knows_the_owners(void **state)
     struct err err;
     struct uuid uid = started(one, "before");
     (void)ended(two, "ended-before");
-    fixture_exec(watch, "DROP TABLE node; DROP INDEX saga_owner, saga_wake, saga_waiting;"
-                        "CREATE INDEX saga_open ON saga (shard, saga_uid)"
-                        " WHERE state IN ('RUNNING', 'COMPENSATING', 'PARKED');"
-                        "DELETE FROM schema_migrations WHERE version > 1");
+    fixture_exec(watch,
+                 "DROP TABLE node; DROP INDEX saga_owner, saga_wake, saga_waiting, saga_doubt;"
+                 "CREATE INDEX saga_open ON saga (shard, saga_uid)"
+                 " WHERE state IN ('RUNNING', 'COMPENSATING', 'PARKED');"
+                 "DELETE FROM schema_migrations WHERE version > 1");
     hits = 0;
     fault_hook = at_migration;
     assert_int_not_equal(store_migrate(conninfo, &err), 0);

@@ -3,6 +3,7 @@
  * known times and states; every filter in both orders against what plain SQL says. */
 #include "store_fixture.h"
 
+#include "base/buf.h"
 #include "base/mem.h"
 
 #include <pthread.h>
@@ -129,6 +130,162 @@ static void test_lists_by_id_and_prefix(void **state)
         "saga_id = 'order-12'");
     check_both_orders((struct store_list_filter){ .saga_id = "order-12", .saga_id_prefix = "x" },
                       "false");
+}
+
+static void test_lists_what_is_in_doubt_and_what_is_not(void **state)
+{
+    (void)state;
+    fixture_exec(conn, "UPDATE saga SET doubt = true WHERE saga_id ~ '7$'");
+    for (int doubt = 0; doubt < 2; doubt++) {
+        const char *is = doubt ? "doubt" : "NOT doubt";
+        char where[256];
+        struct store_list_filter filter = { .has_doubt = true, .doubt = doubt };
+        check_both_orders(filter, is);
+        filter.namespace_ = "test";
+        filter.states[SAGA_SUCCEEDED] = filter.states[SAGA_PARKED] = true;
+        (void)snprintf(where, sizeof where,
+                       "%s AND namespace = 'test' AND state IN ('SUCCEEDED', 'PARKED')", is);
+        check_both_orders(filter, where);
+        filter.saga_id_prefix = "order-1";
+        (void)snprintf(where, sizeof where,
+                       "%s AND namespace = 'test' AND state IN ('SUCCEEDED', 'PARKED')"
+                       " AND saga_id LIKE 'order-1%%'",
+                       is);
+        check_both_orders(filter, where);
+    }
+    fixture_exec(conn, "UPDATE saga SET doubt = false WHERE doubt");
+}
+
+enum { GROUPS = 16 };
+
+/* "COUNT DEFINITION STEP PHASE REASON CODE OLDEST", one line each. */
+static void assert_parked(const char *namespace_, const char *definition, size_t limit,
+                          const char *expected, int64_t expected_sagas)
+{
+    struct err err;
+    struct store_parked groups[GROUPS];
+    size_t count = 0;
+    int64_t sagas = 0;
+    struct buf text = { 0 };
+    ASSERT_OK(
+        store_reader_parked(reader, namespace_, definition, limit, groups, &count, &sagas, &err),
+        &err);
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(&text, "%d %s/%s %s %s %s %s %s\n", (int)groups[i].count, groups[i].namespace_,
+                   groups[i].definition, groups[i].step ? groups[i].step : "-",
+                   saga_state_name(groups[i].phase), park_reason_name(groups[i].reason),
+                   groups[i].code ? groups[i].code : "-", groups[i].oldest_saga_id);
+        assert_true(i == 0 || groups[i - 1].oldest_ms <= groups[i].oldest_ms);
+        assert_int_equal(groups[i].oldest_ms,
+                         fixture_count(conn, "SELECT 1000 * extract(epoch FROM timestamptz"
+                                             " '2020-01-01')") +
+                             strtol(strchr(groups[i].oldest_saga_id, '-') + 1, NULL, 10) * 1000);
+        store_parked_done(&groups[i]);
+    }
+    assert_string_equal(buf_cstr(&text), expected);
+    assert_int_equal(sagas, expected_sagas);
+    buf_done(&text);
+}
+
+static void test_parked_sagas_in_groups_the_one_that_waits_longest_first(void **state)
+{
+    (void)state;
+    fixture_exec(
+        conn,
+        "INSERT INTO definition VALUES ('desk', 'pay', 1), ('desk', 'ship', 1), ('desk2', 'pay', "
+        "1);"
+        "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run, state,"
+        " phase, doubt, park_reason, park_step, park_code, started_at, updated_at)"
+        " SELECT 2, gen_random_uuid(), ns, def, 1, 'p-' || at, 1, st, ph, false, reason, step, "
+        "code,"
+        " now(), timestamptz '2020-01-01' + at * interval '1 s' FROM (VALUES"
+        " ('desk', 'pay', 40, 'PARKED', 'RUNNING', 'OUTCOME_UNKNOWN', 'debit', 'TIMEOUT'),"
+        " ('desk', 'pay', 20, 'PARKED', 'RUNNING', 'OUTCOME_UNKNOWN', 'debit', 'TIMEOUT'),"
+        " ('desk', 'pay', 30, 'PARKED', 'RUNNING', 'OUTCOME_UNKNOWN', 'debit', 'TIMEOUT'),"
+        " ('desk', 'pay', 10, 'RUNNING', 'RUNNING', NULL, NULL, NULL),"
+        " ('desk', 'pay', 25, 'PARKED', 'COMPENSATING', 'OUTCOME_UNKNOWN', 'debit', 'TIMEOUT'),"
+        " ('desk', 'pay', 15, 'PARKED', 'RUNNING', 'SUSPENDED', NULL, 'SUSPENDED'),"
+        " ('desk', 'ship', 35, 'PARKED', 'COMPENSATING', 'COMPENSATION_FAILED', 'send', NULL),"
+        " ('desk2', 'pay', 5, 'PARKED', 'RUNNING', 'WORKER_KILLER', 'debit', 'WORKER_KILLER'))"
+        " v (ns, def, at, st, ph, reason, step, code)");
+    assert_parked("desk", NULL, GROUPS,
+                  "1 desk/pay - RUNNING SUSPENDED SUSPENDED p-15\n"
+                  "3 desk/pay debit RUNNING OUTCOME_UNKNOWN TIMEOUT p-20\n"
+                  "1 desk/pay debit COMPENSATING OUTCOME_UNKNOWN TIMEOUT p-25\n"
+                  "1 desk/ship send COMPENSATING COMPENSATION_FAILED - p-35\n",
+                  6);
+    assert_parked("desk", "ship", GROUPS,
+                  "1 desk/ship send COMPENSATING COMPENSATION_FAILED - p-35\n", 1);
+    assert_parked("desk", NULL, 2,
+                  "1 desk/pay - RUNNING SUSPENDED SUSPENDED p-15\n"
+                  "3 desk/pay debit RUNNING OUTCOME_UNKNOWN TIMEOUT p-20\n",
+                  6);
+    assert_parked("desk", "nothing", GROUPS, "", 0);
+    fixture_exec(conn, "UPDATE saga SET park_reason = 'OUTCOME_UNKNOWN' WHERE state = 'PARKED'"
+                       " AND park_reason IS NULL");
+    struct err err;
+    struct store_parked first;
+    size_t count = 0;
+    int64_t sagas = 0;
+    ASSERT_OK(store_reader_parked(reader, NULL, NULL, 1, &first, &count, &sagas, &err), &err);
+    assert_string_equal(first.namespace_, "desk2");
+    assert_int_equal(sagas,
+                     fixture_count(conn, "SELECT count(*) FROM saga WHERE state = 'PARKED'"));
+    store_parked_done(&first);
+    /* A word that nobody knows is told, not shown. */
+    fixture_exec(conn, "UPDATE saga SET park_reason = 'BORED' WHERE saga_id = 'p-35'");
+    assert_int_equal(store_reader_parked(reader, "desk", NULL, 1, &first, &count, &sagas, &err), 0);
+    store_parked_done(&first);
+    assert_int_equal(store_reader_parked(reader, "desk", "ship", 1, &first, &count, &sagas, &err),
+                     ERR_INTERNAL);
+    fixture_exec(conn, "DELETE FROM saga WHERE shard = 2;"
+                       "DELETE FROM definition WHERE namespace IN ('desk', 'desk2')");
+}
+
+static void test_the_guard_floor_is_below_every_open_saga(void **state)
+{
+    (void)state;
+    static const char *const open[] = { "RUNNING", "COMPENSATING", "PARKED" };
+    static const char *const ended[] = { "SUCCEEDED", "COMPENSATED", "ABANDONED" };
+    static const char insert[] =
+        "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run, state,"
+        " phase, doubt, started_at, updated_at) SELECT 3, gen_random_uuid(), 'test', 'pay', 1,"
+        " '%s', 2, '%s', 'RUNNING', false, timestamptz '%s', now()";
+    int64_t day_ms = 24 * 3600 * 1000;
+    int64_t base_ms =
+        fixture_count(conn, "SELECT 1000 * extract(epoch FROM timestamptz '2021-01-01')");
+    struct err err;
+    struct store_guard_floor floor;
+    char sql[512];
+    for (size_t i = 0; i < ARRAY_LEN(ended); i++) {
+        (void)snprintf(sql, sizeof sql, insert, "ended", ended[i], "2019-01-01");
+        fixture_exec(conn, sql);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(open); i++) {
+        (void)snprintf(sql, sizeof sql, insert, open[i], open[i], "2021-01-01 00:00:00.0005");
+        fixture_exec(conn, sql);
+        ASSERT_OK(store_reader_guard_floor(reader, day_ms, &floor, &err), &err);
+        assert_int_equal(floor.floor_ms, base_ms - day_ms); /* rounded down */
+        assert_int_equal(floor.started_at_ms, base_ms);
+        assert_true(floor.has_oldest);
+        assert_string_equal(floor.saga_id, open[i]);
+        assert_string_equal(floor.namespace_, "test");
+        assert_string_equal(floor.definition, "pay");
+        assert_int_equal(floor.run, 2);
+        store_guard_floor_done(&floor);
+        (void)snprintf(sql, sizeof sql, "DELETE FROM saga WHERE saga_id = '%s'", open[i]);
+        fixture_exec(conn, sql);
+    }
+    /* Nothing is open: now, less the margin. */
+    fixture_exec(conn,
+                 "CREATE TABLE kept AS SELECT * FROM saga WHERE ended_at IS NULL AND shard <> 3;"
+                 "DELETE FROM saga WHERE shard <> 3");
+    int64_t before = fixture_count(conn, "SELECT floor(1000 * extract(epoch FROM now()))");
+    ASSERT_OK(store_reader_guard_floor(reader, day_ms, &floor, &err), &err);
+    assert_false(floor.has_oldest);
+    assert_true(floor.floor_ms >= before - day_ms && floor.floor_ms < before - day_ms + 60000);
+    store_guard_floor_done(&floor);
+    fixture_exec(conn, "DELETE FROM saga; INSERT INTO saga SELECT * FROM kept; DROP TABLE kept");
 }
 
 /* The end of a prefix at the borders of UTF-8's lengths. */
@@ -349,6 +506,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists_page_by_page),
+        cmocka_unit_test(test_lists_what_is_in_doubt_and_what_is_not),
+        cmocka_unit_test(test_parked_sagas_in_groups_the_one_that_waits_longest_first),
+        cmocka_unit_test(test_the_guard_floor_is_below_every_open_saga),
         cmocka_unit_test(test_lists_by_id_and_prefix),
         cmocka_unit_test(test_prefixes_of_every_length_of_character),
         cmocka_unit_test(test_get_by_uid_and_by_key),

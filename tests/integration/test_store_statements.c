@@ -97,7 +97,10 @@ static void check_plan(const char *name, const PGresult *plan)
             fail_msg("%s: %s", name, line);
         if (!reads_sagas(line))
             continue;
-        if (strstr(line, "Seq Scan") || !strstr(next, "Index Cond"))
+        /* what a bitmap holds comes by index, too: many rows of one place */
+        bool by_index = strstr(next, "Index Cond") ||
+                        (strstr(line, "Bitmap Heap Scan") && strstr(next, "Recheck Cond"));
+        if (strstr(line, "Seq Scan") || !by_index)
             fail_msg("%s reads more than it needs: %s%s", name, line, next);
     }
 }
@@ -145,8 +148,9 @@ static void test_plans_on_a_filled_database(void **state)
         " SELECT shard, uid, 'test', 'pay', 1, 'k' || i, 1,"
         " CASE WHEN i % 500 <> 0 THEN 'node-' || i % 3 END,"
         " CASE WHEN i % 1000 = 0 THEN now() END, CASE WHEN i % 1000 = 500 THEN 'pay.do' END,"
-        " CASE WHEN i % 100 = 0 THEN 'RUNNING' ELSE 'SUCCEEDED' END,"
-        " CASE WHEN i % 100 = 0 THEN 'RUNNING' ELSE 'SUCCEEDED' END, false,"
+        " CASE WHEN i % 100 = 0 THEN 'RUNNING' WHEN i % 100 = 50 THEN 'PARKED' ELSE 'SUCCEEDED' "
+        "END,"
+        " CASE WHEN i % 50 = 0 THEN 'RUNNING' ELSE 'SUCCEEDED' END, i % 1000 = 1,"
         " now() - i * interval '1 s', now() FROM n;"
         "INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"
         " leased_at, outcome) SELECT shard, uid, s, s, 'LEASE', 'debit', s - 1, 'ACTION', 1, now(),"
