@@ -147,7 +147,8 @@ static int late_first(struct change *change, int64_t seq, const struct report *r
     bool foreign =
         report->outcome == OUTCOME_ALREADY_DONE && !report->ours && attempts->unsettled == 1;
     bool against = speaks_against(saga, lease, report->outcome, resolves);
-    bool parks = against && saga->at.reason != PARK_LATE_EFFECT;
+    bool parks =
+        against && !saga_is_parked_at(saga, PARK_LATE_EFFECT, lease->step, lease->operation);
     *ret_verdict = settles ? VERDICT_ACCEPTED : VERDICT_STALE;
     /* Evidence must not eat up what the journal keeps for decisions. */
     if (!resolves && !parks && saga->count >= LIMIT_JOURNAL_ENTRIES - LIMIT_JOURNAL_RESERVE / 2)

@@ -222,6 +222,33 @@ static void test_settle_time_counts_from_what_was_heard_last(void **state)
     world_close(&world);
 }
 
+/* Each operation that is contradicted is in doubt until somebody has looked at it. */
+static void test_a_second_late_effect_is_not_lost_behind_the_first(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 3);
+    int64_t lost[2];
+    for (size_t i = 0; i < 2; i++)
+        world.definition->steps[i].action.effect = EFFECT_AT_MOST_ONCE;
+    world_start(&world);
+    for (size_t i = 0; i < 2; i++) {
+        lost[i] = world_grant(&world);
+        assert_int_equal(world_lease_end(&world, lost[i], OUTCOME_RELEASED), VERDICT_ACCEPTED);
+        (void)world_run(&world, OUTCOME_DONE);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(world_report(&world, lost[i], OUTCOME_DONE), VERDICT_STALE);
+        world_assert_state(&world, "PARKED in RUNNING: LATE_EFFECT, doubt");
+        assert_int_equal(saga_row(world.saga)->park_step, i);
+    }
+    assert_int_equal(world_resolve(&world, "a", OPERATION_COUNT, true, NULL), 0);
+    world_assert_state(&world, "PARKED in RUNNING: LATE_EFFECT, doubt"); /* for b */
+    assert_int_equal(world_resolve(&world, "b", OPERATION_COUNT, true, NULL), 0);
+    world_assert_state(&world, "RUNNING");
+    world_close(&world);
+}
+
 /* A lease that was given back unstarted, and reports after all. */
 static void test_released_lease_reports(void **state)
 {
@@ -493,6 +520,7 @@ int main(void)
         cmocka_unit_test(test_row_newer_attempt_makes_it_evidence),
         cmocka_unit_test(test_row_settled_otherwise_makes_it_evidence),
         cmocka_unit_test(test_settle_time_counts_from_what_was_heard_last),
+        cmocka_unit_test(test_a_second_late_effect_is_not_lost_behind_the_first),
         cmocka_unit_test(test_released_lease_reports),
         cmocka_unit_test(test_row_compensating_and_not_granted_feeds_it),
         cmocka_unit_test(test_row_compensation_granted_makes_it_evidence),
