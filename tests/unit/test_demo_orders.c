@@ -256,7 +256,7 @@ static void test_a_cache_that_is_off_is_found(void **state)
 static void test_every_plan_has_its_special_ones(void **state)
 {
     (void)state;
-    for (int count = 20; count <= FULFILMENT_COUNT_MAX; count++) {
+    for (int count = 20; count <= FULFILMENT_COUNT_MAX; count += count < 300 ? 1 : 97) {
         int foreign = 0, of_window = 0, probed[FULFILMENT_LOGISTICS_COUNT] = { 0 };
         for (int i = 1; i <= count; i++) {
             struct fulfilment_plan plan = fulfilment_plan(i, count);
