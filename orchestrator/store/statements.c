@@ -111,20 +111,14 @@
         OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_INT4_ARRAY, OID_TEXT_ARRAY,            \
         OID_TEXT_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,           \
         OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
-#define ENTRY_ROWS                                                                                                                                                               \
-    U(22, uid)                                                                                                                                                                   \
-    ", " U(23, head) ", " U(24, seq) ", " U(25, fence) ", " U(26, kind) ", " U(27, step) ", " U(28, step_index) ", " U(29, operation) ", " U(30, try) ", " U(31, worker) ", " U( \
-        32,                                                                                                                                                                      \
-        outcome) ", " U(33,                                                                                                                                                      \
-                        output) ", " U(34,                                                                                                                                       \
-                                       error_code) ", " U(35,                                                                                                                    \
-                                                          error_message) ", " U(36,                                                                                              \
-                                                                                reason) ", " U(37,                                                                               \
-                                                                                               about) ", " U(38,                                                                 \
-                                                                                                             actor) ", " U(39,                                                   \
-                                                                                                                           lease_ms) ", " U(40,                                  \
-                                                                                                                                            attempt_ms) ", " U(41,               \
-                                                                                                                                                               send_before_ms)
+/* clang-format off */
+#define ENTRY_ROWS \
+    U(22, uid) ", " U(23, head) ", " U(24, seq) ", " U(25, fence) ", " U(26, kind) \
+    ", " U(27, step) ", " U(28, step_index) ", " U(29, operation) ", " U(30, try) \
+    ", " U(31, worker) ", " U(32, outcome) ", " U(33, output) ", " U(34, error_code) \
+    ", " U(35, error_message) ", " U(36, reason) ", " U(37, about) ", " U(38, actor) \
+    ", " U(39, lease_ms) ", " U(40, attempt_ms) ", " U(41, send_before_ms)
+/* clang-format on */
 #define ENTRY_INSERT                                                                               \
     " INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"   \
     " worker, leased_at, attempt_until, lease_until, outcome, finished_at, output, error_code,"    \
@@ -137,22 +131,14 @@
              "e.error_message,"                                                                    \
              " e.reason, e.about, CASE WHEN e.lease_ms IS NULL THEN e.actor ELSE $42 END"
 
-#define START_ROWS                                                                                                                                                          \
-    U(1, shard)                                                                                                                                                             \
-    ", " U(2, uid) ", " U(3, namespace) ", " U(4, definition) ", " U(5, saga_id) ", " U(6, run) ", " U(7, input_digest) ", " U(8, revision) ", " U(                         \
-        9,                                                                                                                                                                  \
-        input) ", " U(10,                                                                                                                                                   \
-                      labels) ", " U(11,                                                                                                                                    \
-                                     deadline_ms) ", " U(12,                                                                                                                \
-                                                         related) ", " U(13,                                                                                                \
-                                                                         fence) ", " U(14,                                                                                  \
-                                                                                       step) ","                                                                            \
-                                                                                             " " U(15,                                                                      \
-                                                                                                   step_index) ", " U(16,                                                   \
-                                                                                                                      operation) ", " U(17,                                 \
-                                                                                                                                        worker) ", " U(18,                  \
-                                                                                                                                                       lease_ms) ", " U(19, \
-                                                                                                                                                                        attempt_ms) ", NULL::int8 AS send_before_ms"
+/* clang-format off */
+#define START_ROWS \
+    U(1, shard) ", " U(2, uid) ", " U(3, namespace) ", " U(4, definition) ", " U(5, saga_id) \
+    ", " U(6, run) ", " U(7, input_digest) ", " U(8, revision) ", " U(9, input) \
+    ", " U(10, labels) ", " U(11, deadline_ms) ", " U(12, related) ", " U(13, fence) \
+    ", " U(14, step) ", " U(15, step_index) ", " U(16, operation) ", " U(17, worker) \
+    ", " U(18, lease_ms) ", " U(19, attempt_ms) ", NULL::int8 AS send_before_ms"
+/* clang-format on */
 
 const struct stmt stmts[STMT_COUNT] = {
     /* clang-format off */

@@ -253,8 +253,12 @@ static void look_at(const struct saga_task *task)
     (void)saga_task_action_output(task);
     (void)saga_task_label(task, "key");
     (void)saga_task_output_of(task, "text", &output);
-    FUZZ_CHECK((saga_task_operation(task) == SAGA_COMPENSATION) ==
-               (saga_task_action_outcome(task) != SAGA_ACTION_NONE));
+    enum saga_operation operation = saga_task_operation(task);
+    bool knows_action = saga_task_action_outcome(task) != SAGA_ACTION_NONE;
+    FUZZ_CHECK(operation == SAGA_PROBE || knows_action == (operation == SAGA_COMPENSATION));
+    struct saga_probed probed;
+    FUZZ_CHECK(saga_task_probed(task, &probed) == (operation == SAGA_PROBE));
+    (void)saga_task_send_before_us(task);
     FUZZ_CHECK(saga_task_still_mine(task) == (saga_task_lease_left_ms(task) > 0));
     FUZZ_CHECK(saga_task_lease_left_ms(task) <= saga_task_time_left_ms(task));
     if (saga_task_stop_requested(task) != SAGA_STOP_LOST)
