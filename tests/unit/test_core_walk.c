@@ -197,6 +197,8 @@ static void judge_resolve(struct oracle *oracle, const struct world *world,
         assert_int_equal(said->operation, OPERATION_PROBE);
         if (resolved->outcome == OUTCOME_NOT_DONE) /* it looked when nothing was on its way */
             assert_true(said->leased_at_ms >= known->settle_from_ms + settle_ms(world, step));
+        /* Asked about something, and nobody but a person has said anything since. */
+        assert_true(known->maybe > 0 || known->not_done_seq > said->seq);
     }
     if ((!op && oracle->undone[step]) || known->done)
         return;
