@@ -71,9 +71,11 @@ static void view_waiting_action(const struct saga *saga, size_t step, int64_t no
     } else if (probed || (parked && action->unsettled > 0)) {
         set(ret, STEP_UNKNOWN, finished_at(saga, action->ended_seq));
         ret->next_ms = parked ? 0 : plan_backoff_until_ms(saga, step, OPERATION_PROBE);
-    } else if (plan_backoff_until_ms(saga, step, OPERATION_ACTION) > now_ms) {
-        set(ret, STEP_BACKOFF, finished_at(saga, action->backoff_seq));
-        ret->next_ms = plan_backoff_until_ms(saga, step, OPERATION_ACTION);
+    } else if (plan_not_before_ms(saga, step, OPERATION_ACTION) > now_ms) {
+        set(ret, STEP_BACKOFF,
+            larger(finished_at(saga, action->backoff_seq),
+                   finished_at(saga, action->not_done_seq)));
+        ret->next_ms = plan_not_before_ms(saga, step, OPERATION_ACTION);
     } else if (parked) {
         set(ret, STEP_PENDING, finished_at(saga, saga->park_seq));
     } else {
@@ -120,9 +122,10 @@ static void view_next_compensation(const struct saga *saga, size_t step, int64_t
     } else if (saga->open_count || plan_settle_until_ms(saga, step) > now_ms) {
         set(ret, STEP_COMPENSATION_WAITING, turned_back);
         ret->next_ms = saga->open_count ? 0 : plan_settle_until_ms(saga, step);
-    } else if (plan_backoff_until_ms(saga, step, OPERATION_COMPENSATION) > now_ms) {
-        set(ret, STEP_COMPENSATION_BACKOFF, finished_at(saga, undo->backoff_seq));
-        ret->next_ms = plan_backoff_until_ms(saga, step, OPERATION_COMPENSATION);
+    } else if (plan_not_before_ms(saga, step, OPERATION_COMPENSATION) > now_ms) {
+        set(ret, STEP_COMPENSATION_BACKOFF,
+            larger(finished_at(saga, undo->backoff_seq), finished_at(saga, undo->not_done_seq)));
+        ret->next_ms = plan_not_before_ms(saga, step, OPERATION_COMPENSATION);
     } else if (parked) {
         set(ret, STEP_COMPENSATION_WAITING, turned_back);
     } else {
