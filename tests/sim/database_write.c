@@ -18,6 +18,8 @@ static bool insert(struct world *world, struct db_saga *saga, const struct reque
     if (entry.kind == ENTRY_LEASE) {
         entry.leased_at_ms = now_ms;
         entry.attempt_until_ms = now_ms + t->attempt_timeout_ms;
+        if (t->send_before_ms && t->send_before_ms < entry.attempt_until_ms)
+            entry.attempt_until_ms = t->send_before_ms;
         entry.lease_until_ms = now_ms + t->lease_ms;
         if (entry.lease_until_ms > entry.attempt_until_ms)
             entry.lease_until_ms = entry.attempt_until_ms;
@@ -105,9 +107,10 @@ static void set_row(struct world *world, struct db_saga *saga, const struct requ
     saga->row.park_code = rows_text(world, row->park_code);
     saga->row.park_message = rows_text(world, row->park_message);
     saga->row.updated_at_ms = now_ms;
-    saga->row.ended_at_ms = request->transition.ends ? now_ms : 0;
-    if (request->transition.ends)
-        key_end(world, saga);
+    if (!request->transition.ends)
+        return;
+    saga->row.ended_at_ms = now_ms;
+    key_end(world, saga);
 }
 
 /* --- the statements --------------------------------------------------------------------------- */
@@ -290,6 +293,10 @@ static void trace_entry(struct world *world, const struct db_saga *saga,
                     (int)entry->seq, step, operation_name(entry->operation),
                     outcome_name(entry->outcome), entry->error_code ? " " : "",
                     entry->error_code ? entry->error_code : "");
+    else if (entry->kind == ENTRY_RESOLVE)
+        world_trace(world, "database", "%s #%d RESOLVE %s %s %s", saga->row.saga_id,
+                    (int)entry->seq, step, operation_name(entry->operation),
+                    outcome_name(entry->outcome));
     else
         world_trace(world, "database", "%s #%d %s%s%s%s%s", saga->row.saga_id, (int)entry->seq,
                     entry_kind_name(entry->kind), step[0] ? " " : "", step,

@@ -20,7 +20,21 @@ static struct operation_rule plain_rule(const char *handler)
         .retry = { DEFAULT_RETRY_FOR_MS, DEFAULT_RETRY_INITIAL_MS, DEFAULT_RETRY_CAP_MS, 0 },
         .lease_ms = DEFAULT_LEASE_MS,
         .attempt_timeout_ms = DEFAULT_ATTEMPT_TIMEOUT_MS,
+        .lost_leases_max = DEFAULT_LOST_LEASES_MAX,
     };
+}
+
+void definitions_probe(struct operation_rule *rule, const char *handler)
+{
+    struct operation_rule *probe = definition_probe_new();
+    if (!probe)
+        abort(); /* out of memory */
+    struct operation_rule plain = plain_rule(handler);
+    probe->handler = plain.handler;
+    probe->retry = plain.retry;
+    probe->lease_ms = plain.lease_ms;
+    probe->attempt_timeout_ms = plain.attempt_timeout_ms;
+    rule->probe = probe;
 }
 
 struct definition *definitions_plain(const char *name, const char *const *steps, size_t count)
@@ -79,6 +93,12 @@ static void copy_rule(struct operation_rule *to, const struct operation_rule *fr
     mem_free(to->handler);
     *to = *from;
     to->handler = rows_text(NULL, from->handler);
+    if (!from->probe)
+        return;
+    definitions_probe(to, handler_names[0]);
+    mem_free(to->probe->handler);
+    *to->probe = *from->probe;
+    to->probe->handler = rows_text(NULL, from->probe->handler);
 }
 
 int definitions_decode(const struct bytes *content, struct definition **ret, struct err *err)
@@ -109,34 +129,104 @@ int definitions_decode(const struct bytes *content, struct definition **ret, str
 
 /* --- made up ---------------------------------------------------------------------------------- */
 
-static void make_up_rule(struct world *world, struct operation_rule *rule, bool is_compensation)
+static const char *some_handler(struct world *world)
 {
-    mem_free(rule->handler);
-    rule->handler = rows_text(NULL, handler_names[world_choice(world, HANDLERS_MAX)]);
-    rule->effect =
-        world_chance(world, is_compensation ? 250 : 400) ? EFFECT_AT_MOST_ONCE : EFFECT_IDEMPOTENT;
+    return handler_names[world_choice(world, HANDLERS_MAX)];
+}
+
+static void make_up_times(struct world *world, struct operation_rule *rule)
+{
     rule->lease_ms = world_between(world, 5000, 9000);
     rule->attempt_timeout_ms = world_between(world, 1500, 25000);
     rule->retry.initial_ms = world_between(world, 20, 800);
     rule->retry.cap_ms = rule->retry.initial_ms * world_between(world, 1, 8);
     rule->retry.for_ms = world_between(world, 500, 60000);
+    rule->lost_leases_max = (int32_t)world_between(world, 1, 5);
+}
+
+/* What may be done about an unknown outcome; `plain`: by its class alone. Times that depend on
+ * settle time come later. */
+static void make_up_effect(struct world *world, struct operation_rule *rule, bool is_compensation,
+                           bool plain)
+{
+    if (plain) {
+        rule->effect = world_chance(world, is_compensation ? 250 : 400) ? EFFECT_AT_MOST_ONCE
+                                                                        : EFFECT_IDEMPOTENT;
+        return;
+    }
+    int64_t drawn = world_between(world, 1, 1000);
+    rule->effect = drawn <= (is_compensation ? 200 : 300)   ? EFFECT_AT_MOST_ONCE
+                   : drawn <= (is_compensation ? 450 : 600) ? EFFECT_PROBED
+                                                            : EFFECT_IDEMPOTENT;
+    bool idempotent = rule->effect == EFFECT_IDEMPOTENT;
+    rule->window_ms = idempotent && world_chance(world, 500);
+    if (rule->effect != EFFECT_PROBED && !(idempotent && world_chance(world, 400)))
+        return;
+    definitions_probe(rule, some_handler(world));
+    make_up_times(world, rule->probe);
+    if (world_chance(world, 200))
+        rule->probe->retry.max_attempts = (uint32_t)world_between(world, 2, 5);
+    if (world_chance(world, 300))
+        rule->probe->retry.initial_ms = rule->probe->retry.cap_ms =
+            world_between(world, 2000, 9000);
+    if (world_chance(world, 300))
+        rule->probe->lost_leases_max = 1;
+    rule->fresh_key = world_chance(world, 600);
+}
+
+static void make_up_policies(struct world *world, struct operation_rule *rule)
+{
+    static const enum on_unknown unknown[] = { ON_UNKNOWN_PARK, ON_UNKNOWN_COMPENSATE,
+                                               ON_UNKNOWN_ACCEPT };
+    static const enum on_exhausted exhausted[] = { ON_EXHAUSTED_PARK, ON_EXHAUSTED_COMPENSATE,
+                                                   ON_EXHAUSTED_CONTINUE };
+    rule->on_unknown = unknown[world_choice(world, ARRAY_LEN(unknown))];
+    rule->on_exhausted = exhausted[world_choice(world, ARRAY_LEN(exhausted))];
+}
+
+static void make_up_rule(struct world *world, struct operation_rule *rule, bool is_compensation,
+                         bool plain)
+{
+    mem_free(rule->handler);
+    rule->handler = rows_text(NULL, some_handler(world));
+    make_up_times(world, rule);
     if (world_chance(world, 250))
         rule->retry.max_attempts = (uint32_t)world_between(world, 1, 4);
     if (world_chance(world, 200))
         rule->start_timeout_ms = world_between(world, 1000, 8000);
-    if (is_compensation)
-        return;
-    rule->on_unknown = world_chance(world, 400) ? ON_UNKNOWN_COMPENSATE : ON_UNKNOWN_PARK;
-    rule->on_exhausted = world_chance(world, 500) ? ON_EXHAUSTED_COMPENSATE : ON_EXHAUSTED_PARK;
+    make_up_effect(world, rule, is_compensation, plain);
+    if (!is_compensation)
+        make_up_policies(world, rule);
+}
+
+static bool needs_settle_time(const struct operation_rule *rule)
+{
+    return rule->probe || rule->window_ms;
+}
+
+/* A window and a probe's budget are longer than settle time. */
+static void make_up_after_settle(struct world *world, struct operation_rule *rule,
+                                 int64_t settle_ms)
+{
+    if (rule->window_ms)
+        rule->window_ms = settle_ms + 1000 + world_between(world, 0, 20000);
+    if (rule->probe)
+        rule->probe->retry.for_ms = settle_ms + world_between(world, 500, 30000);
 }
 
 static void make_up_step(struct world *world, struct step_rule *step)
 {
-    make_up_rule(world, &step->action, false);
-    make_up_rule(world, &step->compensation, true);
+    bool plain = world_chance(world, 350);
+    make_up_rule(world, &step->action, false, plain);
+    make_up_rule(world, &step->compensation, true, plain);
     step->has_compensation = world_chance(world, 750);
-    step->guarded = world_chance(world, 450);
-    step->settle_ms = step->has_compensation && !step->guarded ? world_between(world, 0, 5000) : -1;
+    step->guarded = world_chance(world, plain ? 700 : 350);
+    bool settles =
+        needs_settle_time(&step->action) ||
+        (step->has_compensation && (needs_settle_time(&step->compensation) || !step->guarded));
+    step->settle_ms = settles ? world_between(world, 0, 5000) : -1;
+    make_up_after_settle(world, &step->action, step->settle_ms);
+    make_up_after_settle(world, &step->compensation, step->settle_ms);
 }
 
 void definitions_make_up(struct world *world)

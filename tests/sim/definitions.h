@@ -23,6 +23,8 @@ void definitions_make_up(struct world *world);
 void definitions_add(struct world *world, struct definition *definition);
 /* All steps: IDEMPOTENT, guarded, with a compensation; handlers h0, h1, ... */
 struct definition *definitions_plain(const char *name, const char *const *steps, size_t count);
+/* Gives it a probe with the times of a plain rule. */
+void definitions_probe(struct operation_rule *rule, const char *handler);
 const struct definition *definitions_find(const struct definitions *definitions, const char *name);
 void definitions_done(struct definitions *definitions);
 /* For the engine: the stored bytes are a name. Of the world that runs. */

@@ -40,19 +40,31 @@
     X(REPORT_OTHER, "a second report of a fence says otherwise", 80)                               \
     X(REPORT_ELSEWHERE, "a report goes to another node than its task came from", 250)              \
     X(REPORT_RACED, "a report, and calls for its saga at every node about then", 150)              \
+    X(PROBE_RACED, "a person settles what a probe asks about, as it is asked again", 300)          \
     X(REPORT_AT_DEADLINE, "a report just as the deadline passes", 600)                             \
     X(HANDLER_SLOW, "a handler takes longer than its lease", 100)                                  \
     X(HANDLER_CARELESS, "a guarded handler does not ask whether it is still mine", 300)            \
     X(NOT_SENT, "a request certainly had no effect: RETRY", 100)                                   \
+    X(WORD_OF_PROBE, "an attempt answers what only a probe may: NOT_DONE, STILL_UNKNOWN", 25)      \
+    X(PROBE_UNSURE, "a probe cannot find out: STILL_UNKNOWN", 300)                                 \
+    X(PROBE_ODD, "a probe answers what only an attempt may: RETRY, REJECTED, ...", 100)            \
+    X(QUESTION_LOST, "a probe's question is lost, or its answer", 120)                             \
+    X(QUESTION_LATE, "a probe's question arrives late", 300)                                       \
+    X(PROBE_SLEEPS, "the worker of a probe is stopped for longer than its lease", 60)              \
     X(BUSINESS_NO, "the participant says no", 120)                                                 \
     X(ANSWER_LOST, "the participant's answer is lost", 120)                                        \
     X(REQUEST_LOST, "a request is lost", 80)                                                       \
-    X(REQUEST_LATE, "a request arrives late", 150)                                                 \
+    X(REQUEST_LATE, "a request arrives late, up to settle time after its lease ended", 200)        \
     X(FOREIGN_EFFECT, "the effect exists already, by another", 15)                                 \
     X(START_AGAIN, "a start is sent again", 300)                                                   \
     X(START_OTHER, "a start of a known key with other input", 150)                                 \
     X(CALL_CANCEL, "a cancel", 200)                                                                \
     X(CALL_RETRY, "a retry", 200)                                                                  \
+    X(CALL_RESOLVE, "a person settles what is unknown, with evidence", 350)                        \
+    X(CALL_SKIP, "a person skips a compensation", 150)                                             \
+    X(CALL_ABANDON, "a person abandons a saga", 40)                                                \
+    X(CALL_SUSPEND, "a person suspends a saga", 100)                                               \
+    X(CALL_RESUME, "a person lets a suspended saga go on", 400)                                    \
     X(CALL_BURST, "calls for one saga at every node at once", 150)                                 \
     X(CALL_WAIT, "a wait", 300)
 
@@ -68,6 +80,8 @@
     X(ENDED_EXPIRED, "a lease expired")                                                            \
     X(ENDED_STREAM_LOST, "a lease ended STREAM_LOST")                                              \
     X(ENDED_RELEASED, "a lease was given back")                                                    \
+    X(ENDED_NOT_DONE, "a probe ended NOT_DONE")                                                    \
+    X(ENDED_STILL_UNKNOWN, "a probe ended STILL_UNKNOWN")                                          \
     X(LEASE_EXTENDED, "a lease was extended")                                                      \
     X(EXTENSION_REFUSED, "an extension was refused")                                               \
     X(BACK_REFUSED, "turned back: refused")                                                        \
@@ -77,18 +91,47 @@
     X(BACK_EXHAUSTED, "turned back: budget spent")                                                 \
     X(BACK_START_TIMEOUT, "turned back: start time-out")                                           \
     X(PARKED_OUTCOME_UNKNOWN, "parked: OUTCOME_UNKNOWN")                                           \
+    X(PARKED_IDEMPOTENCY_WINDOW_OVER, "parked: IDEMPOTENCY_WINDOW_OVER")                           \
     X(PARKED_RETRIES_EXHAUSTED, "parked: RETRIES_EXHAUSTED")                                       \
     X(PARKED_COMPENSATION_FAILED, "parked: COMPENSATION_FAILED")                                   \
     X(PARKED_DEADLINE_EXCEEDED, "parked: DEADLINE_EXCEEDED")                                       \
     X(PARKED_FOREIGN_EFFECT, "parked: FOREIGN_EFFECT")                                             \
     X(PARKED_LATE_EFFECT, "parked: LATE_EFFECT")                                                   \
     X(PARKED_WORKER_KILLER, "parked: WORKER_KILLER")                                               \
+    X(PARKED_SUSPENDED, "parked: SUSPENDED")                                                       \
+    X(SUSPENDED_BESIDE_LEASE, "suspended beside a live lease")                                     \
+    X(RESUMED, "a suspended saga was let go on")                                                   \
+    X(PROBE_DONE, "a probe found it done")                                                         \
+    X(PROBE_NOT_DONE, "a probe found it not done, when that counts")                               \
+    X(PROBE_TOO_EARLY, "a probe found it not done, when that does not count yet")                  \
+    X(PROBE_OF_COMPENSATION, "a probe settled a compensation")                                     \
+    X(PROBE_LATE, "the late report of a probe settled")                                            \
+    X(PROBE_GIVEN_UP, "probes did not find out: on_unknown decided")                               \
+    X(PROBE_GIVEN_UP_BACK, "probes did not find out: compensated as maybe")                        \
+    X(PROBE_AFTER_WINDOW, "the window is over: the probe decides")                                 \
+    X(PROBE_AFTER_BUDGET, "the budget is spent: the probe decides")                                \
+    X(REPEATED_AFTER_NOT_DONE, "an operation that was found not done was granted again")           \
+    X(FRESH_KEY, "an attempt had a key of a later generation")                                     \
+    X(LANDED_AFTER_LEASE, "a request took effect after its lease had ended")                       \
+    X(SETTLE_TIME_CAUGHT, "a request took effect after a NOT_DONE that came too early")            \
+    X(WINDOW_CUT, "the end of the idempotency window cut an attempt's time")                       \
+    X(ACCEPTED, "unknown: the saga went on, the step unconfirmed")                                 \
+    X(ACCEPTED_RESOLVED, "an unconfirmed step was settled by a person")                            \
+    X(ACCEPTED_REPORTED, "an unconfirmed step was settled by a late report")                       \
+    X(CONTINUED, "budget spent: the saga went on without the step")                                \
+    X(RESOLVED_DONE, "a person found that it had happened")                                        \
+    X(RESOLVED_NOT_DONE, "a person found that it had not happened")                                \
+    X(RESOLVED_EVIDENCE, "what a person found out changed nothing but the doubt")                  \
+    X(RESOLVED_AFTER_END, "a person found out about a saga that had ended")                        \
+    X(SKIPPED, "a compensation was skipped")                                                       \
     X(LATE_REPORTED, "a late report was recorded")                                                 \
-    X(LATE_RESUMED, "a late report took a parked saga on")                                         \
+    X(SETTLED_RESUMED, "what was unknown was settled: a parked saga went on")                      \
     X(LATE_AFTER_END, "a late report after the end")                                               \
     X(RETRIED, "an operator's retry")                                                              \
     X(SUCCEEDED, "a saga SUCCEEDED")                                                               \
     X(COMPENSATED, "a saga COMPENSATED")                                                           \
+    X(ABANDONED, "a saga was ABANDONED")                                                           \
+    X(ENDED_IN_DOUBT, "a saga ended in doubt")                                                     \
     X(END_WRITTEN, "an end that nobody had said got its own entry")                                \
     X(ACK_ACCEPTED, "ack ACCEPTED")                                                                \
     X(ACK_DUPLICATE, "ack DUPLICATE")                                                              \
@@ -100,6 +143,7 @@
     X(KEY_KNOWN, "the participant knew the idempotency key")                                       \
     X(CALL_OK, "a call was answered OK")                                                           \
     X(CALL_REFUSED, "a call was refused")                                                          \
+    X(CALL_REFUSED_UNKNOWN, "a retry was refused: find out first")                                 \
     X(CALL_UNKNOWN, "a call's answer never came")                                                  \
     X(START_EXISTED, "a start found its saga there")                                               \
     X(START_MISMATCH, "a start found its key taken with other input")                              \

@@ -20,7 +20,7 @@ struct call;
     X(JOURNAL, "P6",                                                                               \
       "positions are contiguous, each once; an entry stays as it is, its outcome is "              \
       "set once")                                                                                  \
-    X(TERMINAL, "P6", "nothing follows the end")                                                   \
+    X(TERMINAL, "P6", "nothing follows the end but what a person found out about it")              \
     X(GRAPH, "P6", "states move along the printed graph")                                          \
     X(REPLAY, "P8", "the core can load what is stored, and finds it sound")                        \
     X(ONE_LEASE, "P3", "at most one lease of a saga is open")                                      \
@@ -31,10 +31,23 @@ struct call;
     X(BACKWARD, "P5",                                                                              \
       "a compensation is granted in reverse order, for what may have taken effect, "               \
       "and not beside a live forward lease")                                                       \
-    X(SETTLE, "P5", "a compensation waits for requests that may be on their way")                  \
+    X(PARKED, "P6", "a parked saga, a suspended one too, is granted nothing")                      \
+    X(POLICY, "P5", "a saga goes on without a step, and parks, as its definition says")            \
+    X(DEADLINE, "P5",                                                                              \
+      "a deadline passes no earlier than it says, and later by the time for which the saga "       \
+      "was suspended")                                                                             \
+    X(SETTLE, "P5",                                                                                \
+      "a compensation, a repeat after NOT_DONE, and a NOT_DONE that counts come after "            \
+      "whatever may still be on its way")                                                          \
     X(REPEAT, "P4",                                                                                \
-      "an AT_MOST_ONCE operation is not granted again while an attempt of it may have "            \
+      "what may not be repeated is not granted again while an attempt of it may have "             \
       "taken effect")                                                                              \
+    X(WINDOW, "P4", "an attempt ends so early that nothing of it lands when its key is forgotten") \
+    X(PROBE, "P4", "a probe is asked about an unknown outcome that the saga stands at")            \
+    X(TRUTH, "P4", "what a probe or a person settled is so in the participant's books, for good")  \
+    X(KEY, "P4", "attempts have one key, until NOT_DONE makes a fresh one where that is declared") \
+    X(DOUBT, "P5",                                                                                 \
+      "what was accepted, skipped or contradicted is in doubt until somebody found out")           \
     X(EXPIRY, "P3",                                                                                \
       "a lease expires after its time by the database's clock, and never within the "              \
       "grace")                                                                                     \
@@ -51,7 +64,8 @@ struct call;
     X(CALL, "P2", "what a call was answered is so in the database")                                \
     X(ONCE, "P4", "an operation takes effect at most once")                                        \
     X(NET, "P5",                                                                                   \
-      "SUCCEEDED: each step took effect; COMPENSATED: none that can be taken back is left")        \
+      "SUCCEEDED: each step took effect; COMPENSATED: none that can be taken back is "             \
+      "left; but for what was left out, accepted or skipped")                                      \
     X(PROGRESS, "P8",                                                                              \
       "once the faults are over every saga ends or is parked, and every call is "                  \
       "answered")                                                                                  \
@@ -68,7 +82,20 @@ const char *invariant_promise(enum invariant invariant);
 const char *invariant_text(enum invariant invariant);
 
 /* What was judged of a saga so far; the database keeps it beside the saga. */
-enum { STEPS_MAX = 4 };
+enum { STEPS_MAX = 4, KEYS_SEEN_MAX = 4 };
+struct judged_operation { /* an action or a compensation */
+    int unsettled;        /* attempts that may have taken effect */
+    bool done;
+    bool not_done;                   /* the last that was found out: it had not happened */
+    bool probing;                    /* IDEMPOTENT, and not to be repeated any more */
+    bool asked;                      /* a probe's lease has ended since it became unknown */
+    bool too_early;                  /* and said NOT_DONE before that counts */
+    bool doubt;                      /* somebody has yet to look */
+    int64_t not_done_seq;            /* the entry that said NOT_DONE last */
+    int64_t settle_from_ms;          /* when the last attempt that may have taken effect ended */
+    int64_t window_from_ms;          /* first lease since nothing was unsettled */
+    const char *keys[KEYS_SEEN_MAX]; /* by generation */
+};
 struct judged {
     size_t count;           /* entries seen */
     enum outcome *outcomes; /* as they were then */
@@ -76,10 +103,11 @@ struct judged {
     enum saga_state state, phase;
     bool seen;
     bool turned_back;
-    int unsettled[STEPS_MAX][2]; /* attempts that may have taken effect, by operation */
-    bool done[STEPS_MAX][2];
-    int64_t settle_from_ms[STEPS_MAX];
-    int64_t lost_until_ms; /* a lost stream's worker may run until then */
+    struct judged_operation of[STEPS_MAX][2];
+    bool passed[STEPS_MAX];  /* it went on without it */
+    bool skipped[STEPS_MAX]; /* its compensation */
+    bool late_doubt;         /* a report after the end told of an effect */
+    int64_t lost_until_ms;   /* a lost stream's worker may run until then */
     int64_t last_fence;
 };
 

@@ -1,6 +1,6 @@
 /* What leaves an engine, judged against the rows of that moment; and the end of a world. */
 #include "base/sha256.h"
-#include "sim/world.h"
+#include "sim/invariants_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -59,6 +59,29 @@ static void check_time(struct world *world, const struct node *node, const struc
                       lease_ms, saga->row.saga_id, lease->seq, left);
 }
 
+/* The key that the third party knows an attempt by. */
+static void check_key(struct world *world, struct db_saga *saga, const struct journal_entry *lease,
+                      const char *key)
+{
+    int side = invariants_side(saga, lease);
+    const struct definition *definition =
+        definitions_find(&world->definitions, saga->row.definition);
+    const struct operation_rule *rule = definition_rule(
+        definition, (size_t)lease->step, side ? OPERATION_COMPENSATION : OPERATION_ACTION);
+    int generation =
+        rule->fresh_key ? invariants_generation(saga, lease->step, side, lease->seq) : 0;
+    const char **keys = saga->judged.of[lease->step][side].keys;
+    if (generation >= KEYS_SEEN_MAX)
+        return;
+    if (!keys[generation])
+        keys[generation] = world_text(world, key);
+    for (int i = 0; i < KEYS_SEEN_MAX; i++)
+        if (keys[i] && (strcmp(keys[i], key) == 0) != (i == generation))
+            world_violate(world, INV_KEY, "%s #%" PRId64 " of generation %d has the key %s, %s",
+                          saga->row.saga_id, lease->seq, generation, key,
+                          i == generation ? "not that of the others" : "as an earlier one had");
+}
+
 void invariants_task(struct world *world, struct node *node, const char *worker,
                      const struct engine_task *task)
 {
@@ -74,6 +97,13 @@ void invariants_task(struct world *world, struct node *node, const char *worker,
         return;
     }
     check_time(world, node, saga, lease, task->lease_ms);
+    int64_t left = lease->attempt_until_ms - db_clock_ms(world->now_ms);
+    if (task->attempt_ms > left + LEASE_SLACK_MS)
+        world_violate(world, INV_LEASE_TIME,
+                      "%s gives %s #%" PRId64 " %" PRId64 " ms for its attempt, %" PRId64
+                      " are left",
+                      node->name, saga->row.saga_id, lease->seq, task->attempt_ms, left);
+    check_key(world, saga, lease, task->idempotency_key);
 }
 
 static bool is_recorded(const struct db_saga *saga, const struct journal_entry *lease,
@@ -116,6 +146,9 @@ void invariants_ack(struct world *world, struct node *node, const struct engine_
         return;
     }
     world_hit(world, ack->ack == ENGINE_ACK_ACCEPTED ? HIT_ACK_ACCEPTED : HIT_ACK_DUPLICATE);
+    bool word_of_probe = outcome == OUTCOME_NOT_DONE || outcome == OUTCOME_STILL_UNKNOWN;
+    if (lease && lease->operation != OPERATION_PROBE && word_of_probe)
+        outcome = OUTCOME_UNKNOWN;
     if (!lease || !is_recorded(saga, lease, outcome))
         world_violate(world, INV_ACK, "%s acknowledges %s of %s #%" PRId64 ", the database has %s",
                       node->name, outcome_name(outcome), id, seq,
@@ -193,19 +226,55 @@ static void check_refusal(struct world *world, const struct engine_verb *verb,
             world_violate(world, INV_CALL, "%s is not found, and is there", saga->row.saga_id);
     } else if (verb->err.code == ERR_PRECONDITION && verb->verb == ENGINE_VERB_CANCEL) {
         if (!was(saga, invoked_ms, SAGA_SUCCEEDED, SAGA_SUCCEEDED) &&
+            !was(saga, invoked_ms, SAGA_ABANDONED, SAGA_ABANDONED) &&
             !was(saga, invoked_ms, SAGA_PARKED, SAGA_COMPENSATING))
             world_violate(world, INV_CALL, "a cancel of %s is refused: %s", saga->row.saga_id,
                           verb->err.msg);
     }
 }
 
-static bool has_retry(const struct db_saga *saga, const char *reason)
+static bool has_entry(const struct db_saga *saga, enum entry_kind kind, const char *reason)
 {
     for (size_t i = 0; i < saga->count; i++)
-        if (saga->entries[i].kind == ENTRY_RETRY && saga->entries[i].error_message &&
+        if (saga->entries[i].kind == kind && saga->entries[i].error_message &&
             strcmp(saga->entries[i].error_message, reason) == 0)
             return true;
     return false;
+}
+
+static bool was_parked(const struct db_saga *saga, int64_t since_ms)
+{
+    return was(saga, since_ms, SAGA_PARKED, SAGA_RUNNING) ||
+           was(saga, since_ms, SAGA_PARKED, SAGA_COMPENSATING);
+}
+
+/* Is what the call was answered so? */
+static bool is_so(const struct world *world, const struct engine_verb *verb,
+                  const struct db_saga *saga, const char *reason, int64_t invoked_ms)
+{
+    switch (verb->verb) {
+    case ENGINE_VERB_CANCEL:
+        return has_turned_back(saga);
+    case ENGINE_VERB_RETRY:
+        return has_entry(saga, ENTRY_RETRY, reason);
+    case ENGINE_VERB_RESOLVE:
+        return has_entry(saga, ENTRY_RESOLVE, reason);
+    case ENGINE_VERB_SKIP:
+        return has_entry(saga, ENTRY_SKIP, reason);
+    case ENGINE_VERB_ABANDON:
+        return saga->row.state == SAGA_ABANDONED;
+    case ENGINE_VERB_SUSPEND: /* or it was so already */
+        return has_entry(saga, ENTRY_PARK, reason) || was_parked(saga, invoked_ms);
+    case ENGINE_VERB_RESUME:
+        return has_entry(saga, ENTRY_RESUME, reason) ||
+               was(saga, invoked_ms, SAGA_RUNNING, SAGA_RUNNING) ||
+               was(saga, invoked_ms, SAGA_COMPENSATING, SAGA_COMPENSATING);
+    case ENGINE_VERB_WAIT:
+        break;
+    }
+    return world->now_ms - invoked_ms >= verb->timeout_ms - DRIFT_SLACK_MS ||
+           saga_state_is_terminal(saga->row.state) ||
+           (verb->or_parked && was_parked(saga, invoked_ms));
 }
 
 void invariants_verb(struct world *world, const struct engine_verb *verb, const char *reason,
@@ -224,19 +293,9 @@ void invariants_verb(struct world *world, const struct engine_verb *verb, const 
         check_refusal(world, verb, saga, invoked_ms);
         return;
     }
-    bool so = true;
-    enum saga_state state = saga->row.state;
-    if (verb->verb == ENGINE_VERB_CANCEL)
-        so = has_turned_back(saga);
-    else if (verb->verb == ENGINE_VERB_RETRY)
-        so = has_retry(saga, reason);
-    else if (world->now_ms - invoked_ms < verb->timeout_ms - DRIFT_SLACK_MS)
-        so = saga_state_is_terminal(state) ||
-             (verb->or_parked && (was(saga, invoked_ms, SAGA_PARKED, SAGA_RUNNING) ||
-                                  was(saga, invoked_ms, SAGA_PARKED, SAGA_COMPENSATING)));
-    if (!so)
-        world_violate(world, INV_CALL, "verb %d of %s is answered OK, and it is %s",
-                      (int)verb->verb, saga->row.saga_id, saga_state_name(state));
+    if (!is_so(world, verb, saga, reason, invoked_ms))
+        world_violate(world, INV_CALL, "%s (verb %d) of %s is answered OK, and it is %s", reason,
+                      (int)verb->verb, saga->row.saga_id, saga_state_name(saga->row.state));
 }
 
 /* --- engines ---------------------------------------------------------------------------------- */
@@ -252,6 +311,23 @@ void invariants_turn(struct world *world, struct node *node)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
+/* May the participant's books hold so many effects of a step, when the saga has ended so? */
+static bool is_right(const struct db_saga *saga, const struct step_rule *rule, int step, int net)
+{
+    const struct judged *judged = &saga->judged;
+    const struct judged_operation *action = &judged->of[step][0], *undo = &judged->of[step][1];
+    if (saga->row.state == SAGA_SUCCEEDED) {
+        if (judged->passed[step] && action->unsettled > 0) /* unconfirmed, and nobody looked */
+            return net <= 1 && saga->row.doubt;
+        return net == (judged->passed[step] && !action->done ? 0 : 1);
+    }
+    if (saga->row.state == SAGA_ABANDONED || !rule->has_compensation)
+        return true;
+    if (judged->skipped[step])
+        return net <= 1 && (saga->row.doubt || !undo->doubt);
+    return net == 0;
+}
+
 static void check_net(struct world *world, const struct db_saga *saga)
 {
     const struct definition *definition =
@@ -259,12 +335,11 @@ static void check_net(struct world *world, const struct db_saga *saga)
     struct subject *subject = participant_subject(world, saga->row.definition, saga->row.saga_id);
     for (size_t i = 0; i < definition->step_count; i++) {
         const struct side_effect *effect = &subject->effects[i];
-        bool wrong = saga->row.state == SAGA_SUCCEEDED
-                         ? effect->net != 1
-                         : definition->steps[i].has_compensation && effect->net != 0;
-        if (wrong && !effect->foreign)
-            world_violate(world, INV_NET, "%s is %s, and %d effects of step %s are there",
-                          saga->row.saga_id, saga_state_name(saga->row.state), effect->net,
+        if (!effect->foreign && !effect->misled &&
+            !is_right(saga, &definition->steps[i], (int)i, effect->net))
+            world_violate(world, INV_NET, "%s is %s%s, and %d effects of step %s are there",
+                          saga->row.saga_id, saga_state_name(saga->row.state),
+                          saga->row.doubt ? " in doubt" : "", effect->net,
                           definition->steps[i].name);
     }
 }

@@ -206,6 +206,8 @@ static void on_end(struct world *world, struct timer *timer)
     int64_t back_ms = world_between(world, 0, 2);
     if (world_fault(world, FAULT_REPLY_SLOW))
         back_ms = world_between(world, 20, 3000);
+    back_ms += unit->store->late_ms;
+    unit->store->late_ms = 0;
     world_after(world, timer, back_ms, on_reply);
 }
 

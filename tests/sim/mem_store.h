@@ -23,6 +23,7 @@ struct mem_store {
     struct store_op *completed;
     struct timer connecting;
     enum commit_fate fate;   /* of the next transaction, in a scenario */
+    int64_t late_ms;         /* so late the next answer comes, in a scenario */
     uint64_t failed_writes;  /* operations handed back as FAILED */
     int64_t connected_at_ms; /* true time of this generation */
 };

@@ -6,8 +6,8 @@
 
 const char *answer_name(enum answer answer)
 {
-    static const char *const names[] = { "DONE",  "DUPLICATE", "NO",     "REFUSED",
-                                         "STALE", "EMPTY",     "FOREIGN" };
+    static const char *const names[] = { "DONE",  "DUPLICATE", "NO",      "REFUSED",
+                                         "STALE", "EMPTY",     "FOREIGN", "NOT_DONE" };
     return names[answer];
 }
 
@@ -96,17 +96,44 @@ static enum answer guarded_compensation(struct side_effect *effect, const struct
     return ANSWER_DONE;
 }
 
-/* An idempotent side knows its keys; another one does what it is told, as often as it is told. */
-static enum answer unguarded(struct side_effect *effect, const struct demand *demand,
-                             enum effect kind)
+/* What it keeps of a request that took effect, counted from when that was sent: no promise of
+ * remembering is kept for less. */
+struct known_key {
+    struct known_key *next;
+    const char *key;
+    int64_t forgotten_at_ms;
+};
+
+static void remember(struct world *world, struct side_effect *effect, const struct demand *demand,
+                     int64_t window_ms)
 {
-    bool undo = demand->operation == OPERATION_COMPENSATION;
-    bool idempotent = kind == EFFECT_IDEMPOTENT;
-    if (idempotent && effect->key_known[undo])
-        return ANSWER_DUPLICATE;
+    struct known_key **list = &effect->keys[demand->operation == OPERATION_COMPENSATION];
+    struct known_key *key = world_alloc(world, sizeof *key);
+    *key = (struct known_key){ *list, demand->key,
+                               window_ms ? demand->sent_at_ms + window_ms : INT64_MAX };
+    *list = key;
+}
+
+/* An idempotent side knows its keys, for a while; another one does what it is told, as often as it
+ * is told. */
+static enum answer unguarded(struct world *world, struct side_effect *effect,
+                             const struct demand *demand, const struct operation_rule *rule)
+{
+    const struct known_key *known = effect->keys[demand->operation == OPERATION_COMPENSATION];
+    while (known && strcmp(known->key, demand->key) != 0)
+        known = known->next;
+    if (known && rule->effect == EFFECT_IDEMPOTENT) {
+        if (world->now_ms < known->forgotten_at_ms || effect->misled)
+            return ANSWER_DUPLICATE;
+        world_violate(world, INV_WINDOW,
+                      "%s: a %s arrives %d ms after its key was forgotten, sent %d ms before that",
+                      demand->saga_id, operation_name(demand->operation),
+                      (int)(world->now_ms - known->forgotten_at_ms),
+                      (int)(known->forgotten_at_ms - demand->sent_at_ms));
+    }
     if (demand->refuse)
         return ANSWER_NO;
-    effect->key_known[undo] = true;
+    remember(world, effect, demand, rule->window_ms);
     take_effect(effect, demand->operation);
     return ANSWER_DONE;
 }
@@ -123,6 +150,19 @@ static void hit_answer(struct world *world, enum answer answer, bool guarded)
         world_hit(world, HIT_GUARD_EMPTY);
 }
 
+/* What settle time is for. */
+static void hit_landing(struct world *world, const struct demand *demand)
+{
+    struct db_saga *saga = database_saga(&world->database, &demand->uid);
+    const struct journal_entry *lease =
+        saga ? database_entry(saga, fence_seq(demand->fence)) : NULL;
+    if (!lease || lease->outcome == OUTCOME_NONE)
+        return;
+    world_hit(world, HIT_LANDED_AFTER_LEASE);
+    if (saga->judged.of[demand->step][demand->operation == OPERATION_COMPENSATION].too_early)
+        world_hit(world, HIT_SETTLE_TIME_CAUGHT);
+}
+
 enum answer participant_take(struct world *world, const struct demand *demand)
 {
     const struct definition *definition = definitions_find(&world->definitions, demand->definition);
@@ -133,18 +173,33 @@ enum answer participant_take(struct world *world, const struct demand *demand)
     struct side_effect *effect = &subject->effects[demand->step];
     bool undo = demand->operation == OPERATION_COMPENSATION;
     enum answer answer;
+    effect->in_flight[undo]--;
     if (effect->foreign && !undo)
         answer = ANSWER_FOREIGN;
     else if (step->guarded)
         answer = undo ? guarded_compensation(effect, demand) : guarded_action(effect, demand);
     else
-        answer = unguarded(effect, demand, rule->effect);
+        answer = unguarded(world, effect, demand, rule);
     hit_answer(world, answer, step->guarded);
+    if (answer == ANSWER_DONE)
+        hit_landing(world, demand);
     world_trace(world, "participant", "%s %s %s #%d: %s", demand->saga_id, step->name,
                 operation_name(demand->operation), (int)fence_seq(demand->fence),
                 answer_name(answer));
-    if (effect->runs[undo] > 1)
+    if (effect->runs[undo] > 1 && !effect->misled)
         world_violate(world, INV_ONCE, "%s: %s of step %s took effect %d times", demand->saga_id,
                       operation_name(demand->operation), step->name, effect->runs[undo]);
     return answer;
+}
+
+enum answer participant_tell(struct world *world, const struct demand *demand)
+{
+    const struct definition *definition = definitions_find(&world->definitions, demand->definition);
+    struct subject *subject = participant_subject(world, demand->definition, demand->saga_id);
+    bool undo = demand->operation == OPERATION_COMPENSATION;
+    bool landed = subject->effects[demand->step].runs[undo] > 0;
+    world_trace(world, "participant", "%s %s PROBE #%d of the %s: %s", demand->saga_id,
+                definition->steps[demand->step].name, (int)fence_seq(demand->fence),
+                undo ? "compensation" : "action", landed ? "DONE" : "NOT_DONE");
+    return landed ? ANSWER_DONE : ANSWER_NOT_DONE;
 }

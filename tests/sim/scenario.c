@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 12, LINE_SIZE = 256, BEGIN_MS = 1000 };
+enum { WORDS_MAX = 20, LINE_SIZE = 256, BEGIN_MS = 1000 };
 
 struct words {
     char text[LINE_SIZE];
@@ -96,7 +96,32 @@ static void read_rule(const struct words *words, struct operation_rule *rule)
     rule->retry.initial_ms = number(words, "retry_initial", rule->retry.initial_ms);
     rule->retry.cap_ms = number(words, "retry_cap", rule->retry.cap_ms);
     rule->retry.for_ms = number(words, "retry_for", rule->retry.for_ms);
+    rule->retry.max_attempts = (uint32_t)number(words, "tries", 0);
     rule->start_timeout_ms = number(words, "start_timeout", 0);
+    rule->lost_leases_max = (int32_t)number(words, "lost_leases", rule->lost_leases_max);
+}
+
+static void read_effect(const struct words *words, const char *name, struct operation_rule *rule)
+{
+    if (option_is(words, name, "at_most_once"))
+        rule->effect = EFFECT_AT_MOST_ONCE;
+    if (option_is(words, name, "probed"))
+        rule->effect = EFFECT_PROBED;
+}
+
+/* probe=HANDLER fresh_key=yes probe_for=MS probe_initial=MS probe_cap=MS */
+static void read_probe(const struct words *words, const char *name, struct operation_rule *rule)
+{
+    const char *handler = option(words, name);
+    if (!handler)
+        return;
+    definitions_probe(rule, handler);
+    struct retry *retry = &rule->probe->retry;
+    rule->probe->lease_ms = rule->lease_ms;
+    retry->for_ms = number(words, "probe_for", retry->for_ms);
+    retry->initial_ms = number(words, "probe_initial", retry->initial_ms);
+    retry->cap_ms = number(words, "probe_cap", retry->cap_ms);
+    rule->fresh_key = option_is(words, "fresh_key", "yes");
 }
 
 /* step NAME of DEFINITION: effect=, undo=, guarded=, settle=, lease=, ... */
@@ -109,17 +134,22 @@ static void read_step(const struct words *words, struct step_rule *step)
         mem_free(step->action.handler);
         step->action.handler = rows_text(NULL, handler);
     }
-    if (option_is(words, "effect", "at_most_once"))
-        step->action.effect = EFFECT_AT_MOST_ONCE;
-    if (option_is(words, "undo", "at_most_once"))
-        step->compensation.effect = EFFECT_AT_MOST_ONCE;
+    read_effect(words, "effect", &step->action);
+    read_effect(words, "undo", &step->compensation);
+    read_probe(words, "probe", &step->action);
+    read_probe(words, "undo_probe", &step->compensation);
+    step->action.window_ms = number(words, "window", 0);
     step->has_compensation = !option_is(words, "undo", "none");
     step->guarded = !option_is(words, "guarded", "no");
     step->settle_ms = number(words, "settle", -1);
     if (option_is(words, "on_unknown", "compensate"))
         step->action.on_unknown = ON_UNKNOWN_COMPENSATE;
+    if (option_is(words, "on_unknown", "accept"))
+        step->action.on_unknown = ON_UNKNOWN_ACCEPT;
     if (option_is(words, "on_exhausted", "compensate"))
         step->action.on_exhausted = ON_EXHAUSTED_COMPENSATE;
+    if (option_is(words, "on_exhausted", "continue"))
+        step->action.on_exhausted = ON_EXHAUSTED_CONTINUE;
     step->compensation.start_timeout_ms = 0;
 }
 
@@ -140,11 +170,13 @@ static void read_definition(struct world *world, const struct words *words)
 
 static void read_plan(struct world *world, const struct words *words)
 {
-    static const char *const answers[] = { "done", "no", "not_sent", "lost", "unheard" };
+    static const char *const answers[] = { "done", "no", "not_sent", "lost", "unheard", "unsure" };
     struct plan *plan = world_alloc(world, sizeof *plan);
     plan->saga_id = world_text(world, words->at[1]);
     plan->step = world_text(world, words->at[2]);
-    plan->operation = is(words, 3, "compensation") ? OPERATION_COMPENSATION : OPERATION_ACTION;
+    plan->operation = is(words, 3, "compensation") ? OPERATION_COMPENSATION
+                      : is(words, 3, "probe")      ? OPERATION_PROBE
+                                                   : OPERATION_ACTION;
     plan->try_ = (int)number(words, "try", 1);
     plan->think_ms = number(words, "think", 10);
     plan->arrive_ms = number(words, "arrive", 1);
@@ -189,6 +221,44 @@ static struct business_key *key_named(struct world *world, const char *saga_id,
     return key;
 }
 
+/* resolve SAGA NODE step=NAME happened=yes|no [operation=compensation] */
+static bool act_resolve(struct world *world, const struct words *words, struct node *node,
+                        struct business_key *key)
+{
+    const char *step = option(words, "step");
+    if (!step)
+        return false;
+    clients_resolve(world, node, key, step,
+                    option_is(words, "operation", "compensation") ? OPERATION_COMPENSATION
+                                                                  : OPERATION_ACTION,
+                    option_is(words, "happened", "yes"));
+    return true;
+}
+
+/* suspend|resume|skip|abandon SAGA NODE */
+static bool act_operator(struct world *world, const struct words *words, struct node *node,
+                         struct business_key *key)
+{
+    static const struct {
+        const char *word;
+        enum engine_verb_kind verb;
+    } verbs[] = {
+        { "suspend", ENGINE_VERB_SUSPEND },
+        { "resume", ENGINE_VERB_RESUME },
+        { "skip", ENGINE_VERB_SKIP },
+        { "abandon", ENGINE_VERB_ABANDON },
+    };
+    if (is(words, 1, "resolve"))
+        return act_resolve(world, words, node, key);
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
+        if (!is(words, 1, verbs[i].word))
+            continue;
+        clients_verb(world, node, key, verbs[i].verb, 0);
+        return true;
+    }
+    return false;
+}
+
 /* start|cancel|retry|wait SAGA NODE ... */
 static bool act_client(struct world *world, const struct words *words)
 {
@@ -197,6 +267,7 @@ static bool act_client(struct world *world, const struct words *words)
         node ? key_named(world, words->at[2], option(words, "definition")) : NULL;
     if (!key)
         return false;
+    world->clients.by_uid = option_is(words, "by", "uid");
     if (is(words, 1, "start"))
         clients_start(world, node, key,
                       option(words, "input") ? option(words, "input") : key->input);
@@ -207,7 +278,7 @@ static bool act_client(struct world *world, const struct words *words)
     else if (is(words, 1, "wait"))
         clients_verb(world, node, key, ENGINE_VERB_WAIT, number(words, "for", 60000));
     else
-        return false;
+        return act_operator(world, words, node, key);
     return true;
 }
 
@@ -226,6 +297,8 @@ static bool act_node(struct node *node, const struct words *words)
         node_stop(node);
     else if (is(words, 2, "starts"))
         node_start(node);
+    else if (is(words, 2, "hears_late"))
+        node->store.late_ms = number(words, "by", 1000);
     else if (is(words, 2, "sleeps"))
         node_pause(node, number(words, "for", 1000));
     else

@@ -25,6 +25,7 @@ struct plan {
         PLAN_NOT_SENT, /* certainly no effect */
         PLAN_LOST,     /* the request is lost */
         PLAN_UNHEARD,  /* it takes effect, the answer is lost */
+        PLAN_UNSURE,   /* a probe: STILL_UNKNOWN */
     } answer;
 };
 

@@ -384,6 +384,7 @@ static bool link_tasks(struct worker_link *link, const struct engine_task *tasks
                              .key = world_text(stream->world, task->idempotency_key),
                              .step = (size_t)task->view.lease->step,
                              .operation = task->view.lease->operation,
+                             .about = task->view.about,
                              .try_ = task->view.lease->try_ };
         world_trace(stream->world, stream->node->name, "sends task %s #%d %s %s to %s",
                     row->saga_id, (int)fence_seq(word.fence), task->view.step->name,

@@ -24,7 +24,7 @@ struct word { /* from the node to the worker */
     int64_t lease_ms, attempt_ms; /* TASK, EXTENDED */
     const char *definition, *saga_id, *handler, *key;
     size_t step;
-    enum operation operation;
+    enum operation operation, about; /* about: of a probe what it asks, else the same */
     int try_;
     int64_t sent_at_ms;
 };

@@ -120,6 +120,15 @@ static void put_report(struct worker *worker, const struct job *job, enum outcom
         ret->report.retry_after_ms = world_between(world, 1, 3000);
 }
 
+/* A second word about the same lease. Of a probe one that settles nothing: its first word may not
+ * have counted, and it never lies. */
+static enum outcome other_outcome(struct world *world, const struct job *job)
+{
+    if (job->operation == OPERATION_PROBE)
+        return world_chance(world, 500) ? OUTCOME_STILL_UNKNOWN : OUTCOME_RETRY;
+    return (enum outcome)world_between(world, OUTCOME_DONE, OUTCOME_UNKNOWN);
+}
+
 static void say_reports(struct worker *worker, struct stream *stream)
 {
     struct world *world = worker->world;
@@ -135,14 +144,14 @@ static void say_reports(struct worker *worker, struct stream *stream)
         if (world_fault(world, FAULT_REPORT_TWICE))
             put_report(worker, job, job->outcome, &reports[event.report_count++]);
         if (world_fault(world, FAULT_REPORT_OTHER))
-            put_report(worker, job,
-                       (enum outcome)world_between(world, OUTCOME_DONE, OUTCOME_UNKNOWN),
-                       &reports[event.report_count++]);
+            put_report(worker, job, other_outcome(world, job), &reports[event.report_count++]);
         job->state = JOB_REPORTED;
         job->stream = stream;
         job->elsewhere = false;
         if (world_fault(world, FAULT_REPORT_RACED))
-            clients_race(world, job->definition, job->saga_id);
+            clients_race(world, job->definition, job->saga_id, false);
+        if (job->operation == OPERATION_PROBE && world_fault(world, FAULT_PROBE_RACED))
+            clients_race(world, job->definition, job->saga_id, true);
         job->serves->in_use--;
         world_trace(world, worker->full_name, "reports %s #%d %s%s%s", job->saga_id,
                     (int)fence_seq(job->fence), outcome_name(job->outcome), job->code ? " " : "",
@@ -268,9 +277,7 @@ static void hears_extended(struct job *job, const struct word *word)
     if (!job->extend_sent_ms)
         return;
     world_hit(world, HIT_LEASE_EXTENDED);
-    job->confirmed_at_ms = job->extend_sent_ms;
-    job->lease_ms = word->lease_ms;
-    job->extend_sent_ms = 0;
+    job_extended(job, word->lease_ms);
 }
 
 void worker_hears(struct worker *worker, struct stream *stream, const struct word *word)
@@ -522,6 +529,12 @@ static void exit_if_drained(struct worker *worker)
 
 /* --- lies ------------------------------------------------------------------------------------- */
 
+static bool is_own_word(enum outcome outcome)
+{
+    return (outcome >= OUTCOME_DONE && outcome <= OUTCOME_UNKNOWN) || outcome == OUTCOME_NOT_DONE ||
+           outcome == OUTCOME_STILL_UNKNOWN;
+}
+
 /* Of a lease whose own worker has said how it ended, or of no lease at all: nobody may care. */
 static bool make_up_lie(struct world *world, struct worker_report *ret)
 {
@@ -531,6 +544,8 @@ static bool make_up_lie(struct world *world, struct worker_report *ret)
     const struct db_saga *saga = &database->sagas[world_choice(world, database->saga_count)];
     *ret = (struct worker_report){ .uid = saga->row.uid };
     ret->report.outcome = (enum outcome)world_between(world, OUTCOME_DONE, OUTCOME_UNKNOWN);
+    if (world_chance(world, 250))
+        ret->report.outcome = world_chance(world, 500) ? OUTCOME_NOT_DONE : OUTCOME_STILL_UNKNOWN;
     ret->report.error_code = "LIE";
     const struct journal_entry *entry =
         saga->count ? &saga->entries[world_choice(world, saga->count)] : NULL;
@@ -547,8 +562,7 @@ static bool make_up_lie(struct world *world, struct worker_report *ret)
         return entry && entry->kind != ENTRY_LEASE;
     default: /* of one that is settled */
         ret->report.fence = entry ? entry->fence : 0;
-        return entry && entry->kind == ENTRY_LEASE && entry->outcome >= OUTCOME_DONE &&
-               entry->outcome <= OUTCOME_UNKNOWN;
+        return entry && entry->kind == ENTRY_LEASE && is_own_word(entry->outcome);
     }
 }
 

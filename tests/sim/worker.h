@@ -11,6 +11,7 @@
 
 struct world;
 struct job;
+struct flying;
 
 struct worker_serves {
     const char *handler;
@@ -66,7 +67,8 @@ struct job {
     int64_t fence;
     const char *definition, *saga_id;
     size_t step;
-    enum operation operation;
+    enum operation operation, about; /* about: of a probe what it asks, else the same */
+    const char *key;
     struct stream *stream; /* that it came on; NULL: lost */
     int64_t confirmed_at_ms, lease_ms, attempt_until_ms, extend_at_ms, extend_sent_ms;
     bool lost; /* the node said that the lease is not its any more */
@@ -74,7 +76,9 @@ struct job {
     bool careless;
     bool elsewhere; /* reports to another node than it came from */
     bool at_deadline;
-    struct timer timer; /* the next step of the handler */
+    bool sent;
+    struct flying *flying; /* its request; NULL: none is on its way, or was lost */
+    struct timer timer;    /* the next step of the handler */
     struct timer give_up;
     enum outcome outcome;
     bool ours;
@@ -87,8 +91,13 @@ int64_t job_lease_end_ms(const struct job *job);
 /* The worker has something to say about its jobs. */
 void worker_pulse(struct worker *worker);
 void job_finish(struct job *job, enum outcome outcome, const char *code);
+/* The node has confirmed the extension that was asked for last. */
+void job_extended(struct job *job, int64_t lease_ms);
 void job_forget(struct job *job);
 /* The process dies; requests that are on their way stay so. */
 void jobs_die(struct worker *worker);
+/* Does any worker hold a task of this operation that may still send its request? */
+bool jobs_may_send(const struct world *world, const struct saga_row *row, size_t step,
+                   enum operation operation);
 
 #endif
