@@ -9,8 +9,9 @@
 --
 -- One session cannot check what takes two: that a compensation waits for an action whose transaction
 -- is still open, that a double of an action waits and is then a DUPLICATE, what a deadlock leaves
--- behind; nor an error that is meant to be one (the SAVEPOINT without a transaction).
--- tests/integration/test_guard_mysql.c checks them on MariaDB.
+-- behind; nor an error that is meant to be one (the SAVEPOINT without a transaction, a repeat on the
+-- short way).
+-- tests/integration/test_guard_mysql*.c check them on MariaDB.
 DELETE FROM saga_guard WHERE namespace = 'guard-selftest';
 SET @failed = 0, @checks = 0, @started = 1700000000000000, @even = 0, @answer = NULL;
 
@@ -75,6 +76,10 @@ PREPARE seen_action FROM
     'UPDATE saga_guard SET state = ''SEEN''
          WHERE namespace = ''guard-selftest'' AND definition = ''settle'' AND saga_id = ?
            AND run = 1 AND step = ''debit'' AND operation = ''ACTION'' AND state = ''ENTERED''';
+PREPARE once FROM
+    'INSERT INTO saga_guard (namespace, definition, saga_id, run, step, operation, fence, state, output, saga_started_us)
+         SELECT ''guard-selftest'', ''settle'', ?, 1, ''debit'', ''ACTION'', ?, ''DONE'', ?, ?
+             FROM saga_guard_floor WHERE only_row = 1 AND floor_us <= ? LOCK IN SHARE MODE';
 
 SET @what = 'both tables are of InnoDB', @want = '2';
 SELECT CAST(COUNT(*) AS CHAR) INTO @answer FROM information_schema.tables
@@ -151,6 +156,29 @@ EXECUTE ask_compensation USING @fence, @even, @saga;
 EXECUTE judge; SET @checks = @checks + 1, @failed = @failed + IF(@answer <=> @want, 0, 1);
 ROLLBACK;
 SET @even = 0;
+
+-- The short way.
+SET @saga = 'once', @what = 'the short way: one row', @want = '1', @fence = 3;
+START TRANSACTION;
+EXECUTE once USING @saga, @fence, @receipt, @started, @started;
+SET @answer = CAST(ROW_COUNT() AS CHAR);
+EXECUTE judge; SET @checks = @checks + 1, @failed = @failed + IF(@answer <=> @want, 0, 1);
+COMMIT;
+SET @what = 'then the long way: DUPLICATE', @want = 'DUPLICATE', @fence = 4;
+START TRANSACTION;
+EXECUTE claim_action USING @saga, @fence, @started, @fence, @fence;
+EXECUTE ask_action USING @fence, @saga;
+EXECUTE judge; SET @checks = @checks + 1, @failed = @failed + IF(@answer <=> @want, 0, 1);
+SET @what = 'with the output of the short way', @answer = IF(HEX(@output) = HEX(@receipt), 'same', 'another'), @want = 'same';
+EXECUTE judge; SET @checks = @checks + 1, @failed = @failed + IF(@answer <=> @want, 0, 1);
+COMMIT;
+SET @saga = 'once old', @what = 'the short way below the floor: no row', @want = '0';
+START TRANSACTION;
+UPDATE saga_guard_floor SET floor_us = GREATEST(floor_us, @started + 1);
+EXECUTE once USING @saga, @fence, @receipt, @started, @started;
+SET @answer = CAST(ROW_COUNT() AS CHAR);
+EXECUTE judge; SET @checks = @checks + 1, @failed = @failed + IF(@answer <=> @want, 0, 1);
+ROLLBACK;
 
 -- Fences, ids, the floor, and a worker that forgot the last statement.
 SET @saga = 'seen', @fence = 5;

@@ -4,7 +4,13 @@
 -- Run this file once in the database that holds the business tables, as their owner (it may be run
 -- again at any time), then: GRANT USAGE ON SCHEMA saga_guard TO the role of your workers.
 --
--- In the business transaction itself:   BEGIN;
+-- The short way, for an action whose output is known before, in one statement with its effect:
+--   BEGIN;
+--   UPDATE ... WHERE ... AND (SELECT saga_guard.once(namespace, definition, saga_id, run, step, fence,
+--                                                    saga_started_at, output));
+--   one row changed: COMMIT, DONE. None: ROLLBACK, and the long way tells why.
+--
+-- The long way, in the business transaction itself:   BEGIN;
 --   SELECT answer, output FROM saga_guard.enter(namespace, definition, saga_id, run, step,
 --                                               operation, fence, saga_started_at
 --                                               [, even_without_action]);
@@ -31,7 +37,7 @@ CREATE TABLE IF NOT EXISTS saga_guard.guard (
     saga_id         text        NOT NULL,
     run             integer     NOT NULL,
     step            text        NOT NULL,
-    operation       text        NOT NULL CHECK (operation IN ('ACTION', 'COMPENSATION')),
+    operation       text        NOT NULL, -- ACTION, COMPENSATION
     fence           bigint      NOT NULL, -- the highest that was here
     -- ENTERED  between enter and done, never committed
     -- DONE     the effect is in this database
@@ -39,13 +45,17 @@ CREATE TABLE IF NOT EXISTS saga_guard.guard (
     -- BLOCKED  an action that never ran and never will: its compensation was here
     -- EMPTY    a compensation that found nothing to undo
     -- SEEN     no effect; only the fence is remembered
-    state           text        NOT NULL
-        CHECK (state IN ('ENTERED', 'DONE', 'UNDONE', 'BLOCKED', 'EMPTY', 'SEEN')),
+    state           text        NOT NULL,
     output          bytea,
     saga_started_at timestamptz NOT NULL,
     changed_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (namespace, definition, saga_id, run, step, operation)
 ) WITH (fillfactor = 85);
+
+-- As it was before. Only the functions below write here, and a CHECK is made ready anew for each
+-- statement, which takes as long as the insertion.
+ALTER TABLE saga_guard.guard DROP CONSTRAINT IF EXISTS guard_operation_check,
+    DROP CONSTRAINT IF EXISTS guard_state_check;
 
 CREATE INDEX IF NOT EXISTS guard_saga_started_at
     ON saga_guard.guard USING brin (saga_started_at) WITH (autosummarize = on);
@@ -78,45 +88,57 @@ CREATE CONSTRAINT TRIGGER guard_refuse_open_commit
     AFTER INSERT OR UPDATE ON saga_guard.guard DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (NEW.state = 'ENTERED') EXECUTE FUNCTION saga_guard.refuse_open_commit();
 
--- As they were before they had even_without_action; a second one of the name would be ambiguous.
+-- As they were before; a second one of the name would be ambiguous, or of no use.
 DROP FUNCTION IF EXISTS saga_guard.enter(text, text, text, integer, text, text, bigint, timestamptz),
     saga_guard.no_effect(text, text, text, integer, text, text, bigint, timestamptz),
-    saga_guard.enter_compensation(text, text, text, integer, text, bigint, timestamptz);
+    saga_guard.enter_compensation(text, text, text, integer, text, bigint, timestamptz),
+    saga_guard.enter_action(text, text, text, integer, text, bigint, timestamptz),
+    saga_guard.claim_action(text, text, text, integer, text, bigint, timestamptz, text);
 
--- This function and the next three run with the search_path of their callers, enter and no_effect: to
+-- This function and the next four run with the search_path of their callers, enter and no_effect: to
 -- set it at each call takes longer than what they do.
 --
--- The row of an action, locked; created with `new_state` if there was none. Two statements, because
--- the first one waits for a transaction that holds the row and still has the snapshot from before
--- the wait. (REPEATABLE READ and SERIALIZABLE keep that snapshot: there the wait ends in a
--- serialization error.)
+-- The row of an action that was here before, locked. A statement of its own after the insertion that
+-- found it, because that one waits for a transaction that holds the row and still has the snapshot
+-- from before the wait. (REPEATABLE READ and SERIALIZABLE keep that snapshot: there the wait ends in
+-- a serialization error.)
+CREATE OR REPLACE FUNCTION saga_guard.lock_action(
+        namespace text, definition text, saga_id text, run integer, step text,
+        OUT state text, OUT highest_fence bigint, OUT output bytea)
+    LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT g.state, g.fence, g.output INTO state, highest_fence, output
+        FROM saga_guard.guard g
+        WHERE g.namespace = lock_action.namespace AND g.definition = lock_action.definition
+          AND g.saga_id = lock_action.saga_id AND g.run = lock_action.run
+          AND g.step = lock_action.step AND g.operation = 'ACTION'
+        FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'saga_guard: the row was purged meanwhile'
+            USING ERRCODE = 'serialization_failure';
+    END IF;
+END $$;
+
+-- The row of an action, locked; created if there was none, and then the action is blocked.
 CREATE OR REPLACE FUNCTION saga_guard.claim_action(
         namespace text, definition text, saga_id text, run integer, step text, fence bigint,
-        saga_started_at timestamptz, new_state text,
-        OUT created boolean, OUT state text, OUT highest_fence bigint, OUT output bytea)
+        saga_started_at timestamptz,
+        OUT created boolean, OUT state text, OUT highest_fence bigint)
     LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO saga_guard.guard AS g
         (namespace, definition, saga_id, run, step, operation, fence, state, saga_started_at)
         VALUES (claim_action.namespace, claim_action.definition, claim_action.saga_id,
-                claim_action.run, claim_action.step, 'ACTION', claim_action.fence,
-                claim_action.new_state, claim_action.saga_started_at)
+                claim_action.run, claim_action.step, 'ACTION', claim_action.fence, 'BLOCKED',
+                claim_action.saga_started_at)
         ON CONFLICT DO NOTHING;
     created := FOUND;
     IF created THEN
-        state := new_state;
+        state := 'BLOCKED';
         highest_fence := fence;
-        RETURN;
-    END IF;
-    SELECT g.state, g.fence, g.output INTO state, highest_fence, output
-        FROM saga_guard.guard g
-        WHERE g.namespace = claim_action.namespace AND g.definition = claim_action.definition
-          AND g.saga_id = claim_action.saga_id AND g.run = claim_action.run
-          AND g.step = claim_action.step AND g.operation = 'ACTION'
-        FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'saga_guard: the row was purged meanwhile'
-            USING ERRCODE = 'serialization_failure';
+    ELSE
+        SELECT l.state, l.highest_fence INTO state, highest_fence
+            FROM saga_guard.lock_action(namespace, definition, saga_id, run, step) l;
     END IF;
 END $$;
 
@@ -135,6 +157,7 @@ BEGIN
     RETURN is_below_floor.saga_started_at < horizon;
 END $$;
 
+-- An action that was here before.
 CREATE OR REPLACE FUNCTION saga_guard.enter_action(
         namespace text, definition text, saga_id text, run integer, step text, fence bigint,
         saga_started_at timestamptz, OUT answer text, OUT output bytea)
@@ -142,9 +165,8 @@ CREATE OR REPLACE FUNCTION saga_guard.enter_action(
 DECLARE
     action record;
 BEGIN
-    action := saga_guard.claim_action(namespace, definition, saga_id, run, step, fence,
-                                      saga_started_at, 'ENTERED');
-    IF NOT action.created AND action.state = 'ENTERED' THEN
+    action := saga_guard.lock_action(namespace, definition, saga_id, run, step);
+    IF action.state = 'ENTERED' THEN
         RAISE EXCEPTION 'saga_guard: step % was entered already in this transaction', step
             USING ERRCODE = 'object_not_in_prerequisite_state';
     ELSIF action.state IN ('UNDONE', 'BLOCKED') THEN
@@ -159,13 +181,7 @@ BEGIN
         answer := 'PROCEED';
     END IF;
 
-    IF answer = 'STALE' AND action.created THEN
-        DELETE FROM saga_guard.guard g
-            WHERE g.namespace = enter_action.namespace
-              AND g.definition = enter_action.definition AND g.saga_id = enter_action.saga_id
-              AND g.run = enter_action.run AND g.step = enter_action.step
-              AND g.operation = 'ACTION';
-    ELSIF NOT action.created AND (answer = 'PROCEED' OR action.highest_fence < enter_action.fence) THEN
+    IF answer = 'PROCEED' OR action.highest_fence < enter_action.fence THEN
         UPDATE saga_guard.guard g
             SET fence = greatest(g.fence, enter_action.fence), changed_at = now(),
                 state = CASE WHEN answer = 'PROCEED' THEN 'ENTERED' ELSE g.state END
@@ -186,7 +202,7 @@ DECLARE
     own    saga_guard.guard; -- under the lock of the action's row, like everything below
 BEGIN
     action := saga_guard.claim_action(namespace, definition, saga_id, run, step, fence,
-                                      saga_started_at, 'BLOCKED');
+                                      saga_started_at);
     SELECT g.* INTO own FROM saga_guard.guard g
         WHERE g.namespace = enter_compensation.namespace
           AND g.definition = enter_compensation.definition
@@ -246,30 +262,82 @@ BEGIN
             SET fence = excluded.fence, state = excluded.state, changed_at = now();
 END $$;
 
+-- The short way: true, and the action is DONE with its output if the transaction commits. False: it
+-- is not so simple (it was here, or its compensation was); ROLLBACK, and enter tells. Below the floor
+-- it is an error.
+--
+-- It is called once for the statement that it stands in, and before that looks at any row. What an
+-- action may have to wait for here changes nothing that its effect reads: a double or a compensation
+-- that has committed makes it false. So the statement may have the snapshot from before the wait. (A
+-- compensation may not: it waits for the effect that it is to undo.)
+--
+-- It sets no search_path, which would take as long as the rest: nothing in it is looked up by one.
+CREATE OR REPLACE FUNCTION saga_guard.once(
+        namespace text, definition text, saga_id text, run integer, step text, fence bigint,
+        saga_started_at timestamptz, output bytea) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    horizon saga_guard.guard_floor.floor%TYPE;
+BEGIN
+    INSERT INTO saga_guard.guard
+        (namespace, definition, saga_id, run, step, operation, fence, state, output,
+         saga_started_at)
+        VALUES (once.namespace, once.definition, once.saga_id, once.run, once.step, 'ACTION',
+                once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at)
+        ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    -- As in is_below_floor.
+    IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' THEN
+        SELECT f.floor INTO STRICT horizon FROM saga_guard.guard_floor f;
+    ELSE
+        SELECT f.floor INTO STRICT horizon FROM saga_guard.guard_floor f FOR SHARE;
+    END IF;
+    IF once.saga_started_at OPERATOR(pg_catalog.<) horizon THEN
+        RAISE EXCEPTION 'saga_guard: the saga is below the floor'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN true;
+END $$;
+
 -- The first thing of the business transaction. `operation` is ACTION or COMPENSATION.
 CREATE OR REPLACE FUNCTION saga_guard.enter(
         namespace text, definition text, saga_id text, run integer, step text, operation text,
         fence bigint, saga_started_at timestamptz, even_without_action boolean DEFAULT false,
         OUT answer text, OUT output bytea)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    entered record;
 BEGIN
     IF num_nulls(namespace, definition, saga_id, run, step, operation, fence,
                  saga_started_at, even_without_action) > 0 THEN
         RAISE EXCEPTION 'saga_guard: enter takes no NULL' USING ERRCODE = 'null_value_not_allowed';
     ELSIF operation = 'ACTION' THEN
-        entered := saga_guard.enter_action(namespace, definition, saga_id, run, step, fence,
-                                           saga_started_at);
+        INSERT INTO saga_guard.guard
+            (namespace, definition, saga_id, run, step, operation, fence, state, saga_started_at)
+            VALUES (enter.namespace, enter.definition, enter.saga_id, enter.run, enter.step,
+                    'ACTION', enter.fence, 'ENTERED', enter.saga_started_at)
+            ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            SELECT e.answer, e.output INTO answer, output
+                FROM saga_guard.enter_action(namespace, definition, saga_id, run, step, fence,
+                                             saga_started_at) e;
+        ELSIF saga_guard.is_below_floor(saga_started_at) THEN
+            DELETE FROM saga_guard.guard g
+                WHERE g.namespace = enter.namespace AND g.definition = enter.definition
+                  AND g.saga_id = enter.saga_id AND g.run = enter.run AND g.step = enter.step
+                  AND g.operation = 'ACTION';
+            answer := 'STALE';
+        ELSE
+            answer := 'PROCEED';
+        END IF;
     ELSIF operation = 'COMPENSATION' THEN
-        entered := saga_guard.enter_compensation(namespace, definition, saga_id, run, step, fence,
-                                                 saga_started_at, even_without_action);
+        SELECT e.answer, e.output INTO answer, output
+            FROM saga_guard.enter_compensation(namespace, definition, saga_id, run, step, fence,
+                                               saga_started_at, even_without_action) e;
     ELSE
         RAISE EXCEPTION 'saga_guard: operation % is neither ACTION nor COMPENSATION', operation
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    answer := entered.answer;
-    output := entered.output;
 END $$;
 
 -- The last thing of the business transaction after PROCEED. The output is what a repeat is told.
@@ -331,9 +399,9 @@ CREATE OR REPLACE FUNCTION saga_guard.purge(batch integer DEFAULT 10000) RETURNS
     SELECT count(*) FROM gone;
 $$;
 
--- Workers need enter, done and no_effect; the rest is for the owner.
-REVOKE ALL ON FUNCTION saga_guard.claim_action, saga_guard.is_below_floor,
-    saga_guard.enter_action, saga_guard.enter_compensation, saga_guard.raise_floor,
+-- Workers need once, enter, done and no_effect; the rest is for the owner.
+REVOKE ALL ON FUNCTION saga_guard.lock_action, saga_guard.claim_action,
+    saga_guard.is_below_floor, saga_guard.enter_action, saga_guard.enter_compensation, saga_guard.raise_floor,
     saga_guard.purge, saga_guard.refuse_open_commit FROM PUBLIC;
 
 COMMIT;

@@ -4,6 +4,7 @@
 #define TEST_GUARD_STATEMENTS_H
 
 #include <mysql.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* In the order of the file. */
@@ -17,6 +18,7 @@ enum statement {
     DONE,
     NO_EFFECT,
     UNBLOCK,
+    ONCE,
     PURGE_LEVEL,
     PURGE_WAIT,
     RAISE_FLOOR,
@@ -30,6 +32,7 @@ struct operation {
     long fence;
     int even_without_action;
     const char *output;
+    bool short_way; /* an action: tried first */
 };
 extern const char action[], compensation[];
 

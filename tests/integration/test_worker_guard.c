@@ -73,7 +73,11 @@ static int setup(void **state)
                  " ELSIF NEW.what = 'warn' THEN RAISE WARNING 'not replicated'; END IF;"
                  " RETURN NULL; END $$;"
                  "CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON effect"
-                 " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_commit()",
+                 " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_commit();"
+                 "CREATE FUNCTION at_done() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                 " PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;"
+                 "CREATE TRIGGER at_done BEFORE UPDATE ON saga_guard.guard FOR EACH ROW"
+                 " WHEN (NEW.output = 'die') EXECUTE FUNCTION at_done()",
                  &err),
              &err);
     *state = &fixture;
@@ -179,6 +183,21 @@ static int body_loses_connection(struct saga_task *task, PGconn *conn, void *ctx
     assert_int_equal(insert_effect(task, conn, ctx), 0);
     PQclear(PQexec(conn, "SELECT pg_terminate_backend(pg_backend_pid())"));
     return 0;
+}
+
+/* done finds nothing to be done, and its COMMIT must not be. */
+static int body_takes_the_row_away(struct saga_task *task, PGconn *conn, void *ctx)
+{
+    int rc = insert_effect(task, conn, ctx);
+    must(conn, "DELETE FROM saga_guard.guard");
+    return rc;
+}
+
+/* A trigger of this test ends the connection when that is written. */
+static int body_done_die(struct saga_task *task, PGconn *conn, void *ctx)
+{
+    assert_int_equal(saga_task_done(task, "die", 3), 0);
+    return insert_effect(task, conn, ctx);
 }
 
 static int body_must_not_run(struct saga_task *task, PGconn *conn, void *ctx)
@@ -345,6 +364,28 @@ static void test_a_connection_lost_during_commit_is_unknown_and_a_repeat_is_safe
     expect_effects(fixture, 1);
 }
 
+/* COMMIT goes with done: nobody knows how far the server came. */
+static void test_a_connection_lost_during_done_is_unknown_and_a_repeat_is_safe(void **state)
+{
+    struct fixture *fixture = *state;
+    run(fixture, body_done_die, word_plain);
+    expect(fixture, UNKNOWN, "GUARD_COMMIT_UNKNOWN");
+    expect_effects(fixture, 0);
+    run(fixture, body_plain, word_plain);
+    expect(fixture, DONE, NULL);
+    expect_effects(fixture, 1);
+}
+
+static void test_a_done_that_fails_is_not_committed(void **state)
+{
+    struct fixture *fixture = *state;
+    run(fixture, body_takes_the_row_away, word_plain);
+    expect(fixture, RETRY, "GUARD_SQLSTATE_55000");
+    expect_effects(fixture, 0);
+    run(fixture, body_plain, word_plain);
+    expect(fixture, DONE, NULL);
+}
+
 static void test_an_error_at_commit_is_retry(void **state)
 {
     struct fixture *fixture = *state;
@@ -430,6 +471,8 @@ int main(void)
         GUARD_TEST(test_a_connection_lost_before_commit_is_retry),
         GUARD_TEST(test_a_broken_connection_is_reset_first),
         GUARD_TEST(test_a_connection_lost_during_commit_is_unknown_and_a_repeat_is_safe),
+        GUARD_TEST(test_a_connection_lost_during_done_is_unknown_and_a_repeat_is_safe),
+        GUARD_TEST(test_a_done_that_fails_is_not_committed),
         GUARD_TEST(test_an_error_at_commit_is_retry),
         GUARD_TEST(test_a_commit_with_a_warning_is_unknown_and_a_repeat_is_told_the_truth),
         GUARD_TEST(test_a_lock_that_is_not_given_in_time_is_retry),

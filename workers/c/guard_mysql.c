@@ -1,5 +1,6 @@
 /* One guarded transaction on MySQL or MariaDB, and what its end means for the task. The statements
- * are those of sql/guard/mysql.sql, which says why they are as they are. */
+ * are those of sql/guard/mysql.sql, which says why they are as they are; and, in place of 3 and 4
+ * for an action that comes for the first time, one that says what those two would say then. */
 #include "guard.h"
 
 #include "base/mem.h"
@@ -21,6 +22,7 @@ enum param { NAMESPACE, DEFINITION, SAGA_ID, RUN, STEP, OPERATION, FENCE, STARTE
 enum { PARAM_COUNT = OUTPUT + 1 };
 
 enum statement_id {
+    ENTER_FIRST,
     BLOCK_ACTION,
     CLAIM,
     ASK_ACTION,
@@ -40,6 +42,11 @@ static const struct statement {
     unsigned count;
     enum param params[STATEMENT_PARAMS_MAX];
 } statements[] = {
+    [ENTER_FIRST] = { "INSERT INTO saga_guard " KEY_COLUMNS "saga_started_us)"
+                      " SELECT ?, ?, ?, ?, ?, 'ACTION', ?, 'ENTERED', ? FROM saga_guard_floor"
+                      " WHERE only_row = 1 AND floor_us <= ? LOCK IN SHARE MODE",
+                      8,
+                      { NAMESPACE, DEFINITION, SAGA_ID, RUN, STEP, FENCE, STARTED, STARTED } },
     [BLOCK_ACTION] = { "INSERT INTO saga_guard " KEY_COLUMNS "saga_started_us)"
                        " VALUES (?, ?, ?, ?, ?, 'ACTION', ?, 'BLOCKED', ?)"
                        " ON DUPLICATE KEY UPDATE state = CASE state WHEN 'DONE' THEN 'UNDONE'"
@@ -199,8 +206,8 @@ static void set_retry_of(struct saga_task *task, unsigned error, const char *mes
     guard_set_retry(task, code, message);
 }
 
-/* NULL: the outcome is RETRY. */
-static MYSQL_STMT *run_statement(struct call *call, enum statement_id id)
+/* False: it failed, for which a client has not always a number. */
+static bool try_statement(struct call *call, enum statement_id id)
 {
     const struct statement *statement = &statements[id];
     MYSQL_STMT **stmt = &call->guard->prepared[id];
@@ -210,15 +217,27 @@ static MYSQL_STMT *run_statement(struct call *call, enum statement_id id)
     bool is_new = !*stmt;
     if (is_new)
         *stmt = mysql_stmt_init(call->conn);
-    if (!*stmt) {
+    return *stmt &&
+           (!is_new || !mysql_stmt_prepare(*stmt, statement->sql, strlen(statement->sql))) &&
+           !mysql_stmt_bind_param(*stmt, params) && !mysql_stmt_execute(*stmt);
+}
+
+static void set_retry_of_statement(struct call *call, enum statement_id id)
+{
+    MYSQL_STMT *stmt = call->guard->prepared[id];
+    if (stmt)
+        set_retry_of(call->task, mysql_stmt_errno(stmt), mysql_stmt_error(stmt));
+    else
         guard_set_retry(call->task, "GUARD_CONNECTION", "memory is out");
-        return NULL;
-    }
-    if ((!is_new || !mysql_stmt_prepare(*stmt, statement->sql, strlen(statement->sql))) &&
-        !mysql_stmt_bind_param(*stmt, params) && !mysql_stmt_execute(*stmt))
-        return *stmt;
-    set_retry_of(call->task, mysql_stmt_errno(*stmt), mysql_stmt_error(*stmt));
     forget_statements(call->guard);
+}
+
+/* NULL: the outcome is RETRY. */
+static MYSQL_STMT *run_statement(struct call *call, enum statement_id id)
+{
+    if (try_statement(call, id))
+        return call->guard->prepared[id];
+    set_retry_of_statement(call, id);
     return NULL;
 }
 
@@ -271,13 +290,13 @@ static bool read_answer(struct call *call, MYSQL_STMT *stmt, char word[ANSWER_SI
 }
 
 /* The statements 2 to 4. ANSWER_NONE: the outcome is RETRY. */
-static enum guard_answer enter(struct call *call)
+static enum guard_answer ask(struct call *call)
 {
-    enum statement_id ask = call->compensates ? ASK_COMPENSATION : ASK_ACTION;
+    enum statement_id question = call->compensates ? ASK_COMPENSATION : ASK_ACTION;
     char word[ANSWER_SIZE];
     if ((call->compensates && !execute(call, BLOCK_ACTION)) || !execute(call, CLAIM))
         return ANSWER_NONE;
-    MYSQL_STMT *stmt = run_statement(call, ask);
+    MYSQL_STMT *stmt = run_statement(call, question);
     if (!stmt)
         return ANSWER_NONE;
     if (read_answer(call, stmt, word)) {
@@ -358,6 +377,25 @@ static bool begin(struct saga_task *task, struct saga_guard_mysql *guard)
     else
         return true;
     return false;
+}
+
+/* In the transaction that was begun. ANSWER_NONE: the outcome is RETRY. */
+static enum guard_answer enter(struct call *call)
+{
+    if (call->compensates)
+        return ask(call);
+    bool tried = try_statement(call, ENTER_FIRST);
+    MYSQL_STMT *stmt = call->guard->prepared[ENTER_FIRST];
+    if (tried && mysql_stmt_affected_rows(stmt) == 1)
+        return PROCEED;
+    if (!tried && (!stmt || mysql_stmt_errno(stmt) != ER_DUP_ENTRY)) {
+        set_retry_of_statement(call, ENTER_FIRST);
+        return ANSWER_NONE;
+    }
+    /* It was here before, or is below the floor. In a new transaction: the row is locked, but
+     * shared, and two that then want it for themselves are a deadlock. */
+    roll_back(call->conn);
+    return begin(call->task, call->guard) ? ask(call) : ANSWER_NONE;
 }
 
 static bool is_set(const struct saga_task *task, Saga__V1__Outcome kind)

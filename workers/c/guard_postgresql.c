@@ -1,9 +1,11 @@
-/* One guarded transaction, and what its end means for the task. */
+/* One guarded transaction, and what its end means for the task. BEGIN goes with enter, and done
+ * with COMMIT, in one round trip each. */
 #include "guard.h"
 
 #include <libpq-fe.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { ENTER_PARAMS = 9, DONE_PARAMS = 7, NUMBER_SIZE = 24 };
 
@@ -30,7 +32,8 @@ static void set_retry_of(struct saga_task *task, PGconn *conn, const PGresult *r
     char code[32] = "GUARD_CONNECTION";
     if (PQstatus(conn) == CONNECTION_OK && sqlstate)
         (void)snprintf(code, sizeof code, "GUARD_SQLSTATE_%s", sqlstate);
-    guard_set_retry(task, code, PQerrorMessage(conn));
+    const char *message = PQresultErrorMessage(res);
+    guard_set_retry(task, code, *message ? message : PQerrorMessage(conn));
 }
 
 struct identity {
@@ -58,17 +61,38 @@ static void identity_fill(const struct saga_task *task, const struct saga_guard_
     identity->values[8] = options && options->even_without_action ? "true" : "false";
 }
 
-/* enter and no_effect. ANSWER_NONE: it failed, and the outcome says RETRY. */
-static enum guard_answer ask(struct saga_task *task, PGconn *conn, const char *sql,
-                             const struct identity *identity, PGresult **ret_res)
+/* Of enter and no_effect. ANSWER_NONE: it failed, and the outcome says RETRY. */
+static enum guard_answer answer_of(struct saga_task *task, PGconn *conn, const PGresult *res)
 {
-    PGresult *res = PQexecParams(conn, sql, ENTER_PARAMS, NULL, identity->values, NULL, NULL, 1);
-    *ret_res = res;
-    if (PQresultStatus(res) != PGRES_TUPLES_OK || PQntuples(res) != 1 || PQnfields(res) != 2) {
-        set_retry_of(task, conn, res);
-        return ANSWER_NONE;
-    }
-    return guard_answer_of(task, PQgetvalue(res, 0, 0));
+    if (PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1 && PQnfields(res) == 2)
+        return guard_answer_of(task, PQgetvalue(res, 0, 0));
+    set_retry_of(task, conn, res);
+    return ANSWER_NONE;
+}
+
+/* The end of a pipeline's statements. What could not be sent has no good result; if it is this, no
+ * result would ever come. */
+static void pipeline_sync(PGconn *conn)
+{
+    if (PQpipelineSync(conn) != 1)
+        (void)shutdown(PQsocket(conn), SHUT_RDWR); /* fails only where it is gone already */
+}
+
+/* What the next statement of a pipeline ended with. */
+static PGresult *pipeline_result(PGconn *conn)
+{
+    PGresult *res = PQgetResult(conn);
+    if (res)
+        PQclear(PQgetResult(conn)); /* NULL: there is no more of it */
+    return res;
+}
+
+/* After the results of all statements. If the connection is lost it stays as it is until it is
+ * reset. */
+static void pipeline_end(PGconn *conn)
+{
+    PQclear(PQgetResult(conn));     /* of the synchronization */
+    (void)PQexitPipelineMode(conn); /* fails only on a connection that is lost */
 }
 
 static bool simple(PGconn *conn, const char *sql)
@@ -94,21 +118,19 @@ static void see_warning(void *ctx, const PGresult *res)
         *warned = true;
 }
 
-/* False: it is not certain that it stands, and the outcome says so. */
-static bool commit(struct saga_task *task, PGconn *conn)
+/* False: it is not certain that it stands, and the outcome says so. `res` is what COMMIT ended
+ * with. */
+static bool is_committed(struct saga_task *task, PGconn *conn, PGresult *res, bool warned)
 {
-    bool warned = false;
-    PQnoticeReceiver before = PQsetNoticeReceiver(conn, see_warning, &warned);
-    CLEANUP(result_p) PGresult *res = PQexec(conn, "COMMIT");
-    (void)PQsetNoticeReceiver(conn, before, NULL); /* gives back ours */
     const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-    if (PQresultStatus(res) == PGRES_COMMAND_OK && strcmp(PQcmdStatus(res), "COMMIT") == 0) {
+    bool ended = PQresultStatus(res) == PGRES_COMMAND_OK;
+    if (ended && strcmp(PQcmdStatus(res), "COMMIT") == 0) {
         if (warned)
             guard_set_unknown(task, "GUARD_COMMIT_LOCAL",
                               "the commit was confirmed with a warning");
         return !warned;
     }
-    if (PQresultStatus(res) == PGRES_COMMAND_OK)
+    if (ended)
         guard_set_retry(task, "GUARD_ROLLED_BACK", "the transaction had failed before its commit");
     else if (PQstatus(conn) == CONNECTION_OK && sqlstate && strcmp(sqlstate, "40003") != 0)
         set_retry_of(task, conn, res);
@@ -117,13 +139,21 @@ static bool commit(struct saga_task *task, PGconn *conn)
     return false;
 }
 
+static bool commit(struct saga_task *task, PGconn *conn)
+{
+    bool warned = false;
+    PQnoticeReceiver before = PQsetNoticeReceiver(conn, see_warning, &warned);
+    CLEANUP(result_p) PGresult *res = PQexec(conn, "COMMIT");
+    (void)PQsetNoticeReceiver(conn, before, NULL); /* gives back ours */
+    return is_committed(task, conn, res, warned);
+}
+
 static bool is_set(const struct saga_task *task, Saga__V1__Outcome kind)
 {
     return task->outcome.kind == kind;
 }
 
-/* done, with the output that the body gave. */
-static bool record_done(struct saga_task *task, PGconn *conn, const struct identity *identity)
+static bool send_done(const struct saga_task *task, PGconn *conn, const struct identity *identity)
 {
     const char *values[DONE_PARAMS];
     int lengths[DONE_PARAMS] = { 0 }, formats[DONE_PARAMS] = { 0 };
@@ -132,11 +162,28 @@ static bool record_done(struct saga_task *task, PGconn *conn, const struct ident
     values[6] = output->size > 0 ? (const char *)output->data : "";
     lengths[6] = (int)output->size;
     formats[6] = 1;
-    CLEANUP(result_p)
-    PGresult *res = PQexecParams(conn, done_sql, DONE_PARAMS, NULL, values, lengths, formats, 1);
-    if (PQresultStatus(res) == PGRES_TUPLES_OK)
-        return true;
-    set_retry_of(task, conn, res);
+    return PQsendQueryParams(conn, done_sql, DONE_PARAMS, NULL, values, lengths, formats, 1) == 1;
+}
+
+/* done, with the output that the body gave, and COMMIT, which the server skips if done fails. */
+static bool finish(struct saga_task *task, PGconn *conn, const struct identity *identity)
+{
+    bool warned = false;
+    if (!PQenterPipelineMode(conn) || !send_done(task, conn, identity)) {
+        set_retry_of(task, conn, NULL); /* COMMIT was not sent */
+        return false;
+    }
+    PQnoticeReceiver before = PQsetNoticeReceiver(conn, see_warning, &warned);
+    (void)PQsendQueryParams(conn, "COMMIT", 0, NULL, NULL, NULL, NULL, 0);
+    pipeline_sync(conn);
+    CLEANUP(result_p) PGresult *done = pipeline_result(conn);
+    CLEANUP(result_p) PGresult *committed = pipeline_result(conn);
+    pipeline_end(conn);
+    (void)PQsetNoticeReceiver(conn, before, NULL); /* gives back ours */
+    /* Without a word about done it is not known how far the server came. */
+    if (PQresultStatus(done) == PGRES_TUPLES_OK || PQstatus(conn) != CONNECTION_OK)
+        return is_committed(task, conn, committed, warned);
+    set_retry_of(task, conn, done);
     return false;
 }
 
@@ -146,8 +193,10 @@ static void record_no_effect(struct saga_task *task, PGconn *conn, const struct 
 {
     struct task_outcome rejected = task->outcome;
     memset(&task->outcome, 0, sizeof task->outcome);
-    CLEANUP(result_p) PGresult *res = NULL;
-    enum guard_answer answer = ask(task, conn, no_effect_sql, identity, &res);
+    CLEANUP(result_p)
+    PGresult *res =
+        PQexecParams(conn, no_effect_sql, ENTER_PARAMS, NULL, identity->values, NULL, NULL, 1);
+    enum guard_answer answer = answer_of(task, conn, res);
     if (answer == RECORDED) {
         task_outcome_clear(&task->outcome);
         task->outcome = rejected;
@@ -178,7 +227,7 @@ static void proceed(struct saga_task *task, PGconn *conn, saga_guard_body *body,
             roll_back(conn);
             return;
         }
-        if (!record_done(task, conn, identity) || !commit(task, conn))
+        if (!finish(task, conn, identity))
             roll_back(conn);
         return;
     }
@@ -189,7 +238,7 @@ static void proceed(struct saga_task *task, PGconn *conn, saga_guard_body *body,
         record_no_effect(task, conn, identity);
 }
 
-static bool begin(struct saga_task *task, PGconn *conn)
+static bool is_usable(struct saga_task *task, PGconn *conn)
 {
     if (saga_task_operation(task) == SAGA_PROBE) {
         guard_set_unknown(task, "GUARD_PROBE", "the guard is for actions and compensations");
@@ -201,10 +250,23 @@ static bool begin(struct saga_task *task, PGconn *conn)
         guard_set_retry(task, "GUARD_CONNECTION_IN_USE", "the connection is inside a transaction");
         return false;
     }
-    if (PQstatus(conn) == CONNECTION_OK && simple(conn, "BEGIN"))
+    if (PQstatus(conn) == CONNECTION_OK && PQenterPipelineMode(conn) == 1)
         return true;
     guard_set_retry(task, "GUARD_CONNECTION", PQerrorMessage(conn));
     return false;
+}
+
+/* BEGIN and enter, on a connection in pipeline mode. */
+static enum guard_answer enter(struct saga_task *task, PGconn *conn,
+                               const struct identity *identity, PGresult **ret_res)
+{
+    (void)PQsendQueryParams(conn, "BEGIN", 0, NULL, NULL, NULL, NULL, 0);
+    (void)PQsendQueryParams(conn, enter_sql, ENTER_PARAMS, NULL, identity->values, NULL, NULL, 1);
+    pipeline_sync(conn);
+    PQclear(pipeline_result(conn)); /* of BEGIN: where that fails, so does enter */
+    *ret_res = pipeline_result(conn);
+    pipeline_end(conn);
+    return answer_of(task, conn, *ret_res);
 }
 
 void saga_guard_run(struct saga_task *task, PGconn *conn, saga_guard_body *body, void *ctx)
@@ -216,12 +278,12 @@ void saga_guard_run_with(struct saga_task *task, PGconn *conn,
                          const struct saga_guard_options *options, saga_guard_body *body, void *ctx)
 {
     task_outcome_clear(&task->outcome);
-    if (!begin(task, conn))
+    if (!is_usable(task, conn))
         return;
     struct identity identity;
     identity_fill(task, options, &identity);
     CLEANUP(result_p) PGresult *res = NULL;
-    enum guard_answer answer = ask(task, conn, enter_sql, &identity, &res);
+    enum guard_answer answer = enter(task, conn, &identity, &res);
     switch (answer) {
     case PROCEED:
         proceed(task, conn, body, ctx, &identity);
@@ -239,7 +301,7 @@ void saga_guard_run_with(struct saga_task *task, PGconn *conn,
         guard_set_refusal(task, answer);
         break;
     default:
-        break; /* ask has set the outcome */
+        break; /* enter has set the outcome */
     }
     roll_back(conn); /* nothing to do where it was committed */
 }
