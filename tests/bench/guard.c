@@ -1,12 +1,13 @@
 /* guard: what the participant's guard costs, on PostgreSQL by pgbench and on MariaDB by a client of
- * its own. Bare and guarded debits take turns in short rounds, so that whatever else the machine
- * does falls on both; prints one JSON line (tests/bench/README.md).
+ * its own; the helper of the C SDK on both by such a client. Bare and guarded debits take turns in
+ * short rounds, so that whatever else the machine does falls on all; prints one JSON line
+ * (tests/bench/README.md).
  *
  *   guard [--quick]
  */
 #include "guard.h"
 
-#include "base/mem.h"
+#include "base/clock.h"
 #include "support/postgres.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -15,11 +16,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS_MAX = 15, ROUND_S = 2, LIMIT_MS = 60000 };
+enum { ROUNDS_MAX = 15, ROUND_S = 1, LIMIT_MS = 60000 };
 
+/* The means of the rounds. */
 struct figures {
-    double bare_ms[ROUNDS_MAX], guarded_ms[ROUNDS_MAX];
+    double ms[WAY_COUNT][ROUNDS_MAX];
 };
+
+void guard_task_init(struct guard_task *task, int64_t number)
+{
+    static char text_default[] = "default", text_settle[] = "settle", text_debit[] = "debit";
+    memset(task, 0, sizeof *task);
+    saga__v1__task__init(&task->wire);
+    google__protobuf__timestamp__init(&task->start);
+    (void)snprintf(task->saga, sizeof task->saga, "order-%lld", (long long)number); /* fits */
+    task->start.seconds = clock_wall_ms(&clock_system) / 1000;
+    task->wire.namespace_ = text_default;
+    task->wire.definition = text_settle;
+    task->wire.saga_id = task->saga;
+    task->wire.step = text_debit;
+    task->wire.run = 1;
+    task->wire.operation = SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION;
+    task->wire.saga_start_time = &task->start;
+    task->task.message = &task->wire;
+    task->task.fence = 1;
+}
 
 static void require(int rc, const struct err *err, const char *what)
 {
@@ -66,8 +87,15 @@ static double pgbench(const char *conninfo, const char *script)
     return strtod(strstr(line, mark) + sizeof mark - 1, NULL);
 }
 
-static void measure_postgres(int rounds, struct figures *figures)
+/* By pgbench into `figures`, the client of the C SDK's helper into `of_helper`. */
+static void measure_postgres(int rounds, struct figures *figures, struct figures *of_helper)
 {
+    static const char *const scripts[] = {
+        [WAY_BARE] = SOURCE_DIR "/tests/bench/guard_bare.sql",
+        [WAY_SHORT] = SOURCE_DIR "/tests/bench/guard_short.sql",
+        [WAY_LONG] = SOURCE_DIR "/tests/bench/guard_long.sql",
+    };
+    static const enum guard_way of_client[] = { WAY_BARE, WAY_HELPER };
     char conninfo[POSTGRES_CONNINFO_SIZE], accounts[256];
     struct test_postgres *postgres;
     struct err err;
@@ -80,23 +108,27 @@ static void measure_postgres(int rounds, struct figures *figures)
                    GUARD_ACCOUNTS);
     require(test_postgres_exec(postgres, "shop", accounts, &err), &err, "the accounts");
     for (int i = 0; i < rounds; i++) {
-        figures->bare_ms[i] = pgbench(conninfo, SOURCE_DIR "/tests/bench/guard_bare.sql");
-        figures->guarded_ms[i] = pgbench(conninfo, SOURCE_DIR "/tests/bench/guard_guarded.sql");
+        for (int way = 0; way < (int)ARRAY_LEN(scripts); way++)
+            figures->ms[way][i] = pgbench(conninfo, scripts[way]);
+        for (size_t k = 0; k < ARRAY_LEN(of_client); k++)
+            require(guard_postgres_measure(conninfo, of_client[k], ROUND_S * 1000,
+                                           &of_helper->ms[of_client[k]][i], &err),
+                    &err, "the client");
     }
     (void)test_postgres_free(postgres); /* always NULL */
 }
 
 static void measure_mariadb(int rounds, struct figures *figures)
 {
+    static const enum guard_way ways[] = { WAY_BARE, WAY_SHORT, WAY_HELPER };
     struct guard_mariadb *mariadb;
     struct err err;
     require(guard_mariadb_start(&mariadb, &err), &err, "mariadb");
-    for (int i = 0; i < rounds; i++) {
-        require(guard_mariadb_measure(mariadb, false, ROUND_S * 1000, &figures->bare_ms[i], &err),
-                &err, "bare");
-        require(guard_mariadb_measure(mariadb, true, ROUND_S * 1000, &figures->guarded_ms[i], &err),
-                &err, "guarded");
-    }
+    for (int i = 0; i < rounds; i++)
+        for (size_t k = 0; k < ARRAY_LEN(ways); k++)
+            require(guard_mariadb_measure(mariadb, ways[k], ROUND_S * 1000,
+                                          &figures->ms[ways[k]][i], &err),
+                    &err, "the client");
     (void)guard_mariadb_free(mariadb); /* always NULL */
 }
 
@@ -114,14 +146,19 @@ static double median(const double *values, int count)
     return sorted[count / 2];
 }
 
-static void print(const char *name, const struct figures *figures, int rounds)
+static double ratio(const struct figures *figures, enum guard_way way, int rounds)
 {
     double ratios[ROUNDS_MAX];
     for (int i = 0; i < rounds; i++)
-        ratios[i] = figures->guarded_ms[i] / figures->bare_ms[i];
-    printf("\"%s_ratio\": %.3f, \"%s_bare_ms\": %.3f, \"%s_guarded_ms\": %.3f", name,
-           median(ratios, rounds), name, median(figures->bare_ms, rounds), name,
-           median(figures->guarded_ms, rounds));
+        ratios[i] = figures->ms[way][i] / figures->ms[WAY_BARE][i];
+    return median(ratios, rounds);
+}
+
+static void print(const char *name, const struct figures *figures, enum guard_way way, int rounds)
+{
+    printf("\"%s_ratio\": %.3f, \"%s_ms\": %.3f, \"%s_bare_ms\": %.3f, ", name,
+           ratio(figures, way, rounds), name, median(figures->ms[way], rounds), name,
+           median(figures->ms[WAY_BARE], rounds));
 }
 
 int main(int argc, char **argv)
@@ -132,13 +169,15 @@ int main(int argc, char **argv)
         return 2;
     }
     int rounds = quick ? 3 : ROUNDS_MAX;
-    struct figures postgres, mariadb;
-    measure_postgres(rounds, &postgres);
+    struct figures postgres, of_helper, mariadb;
+    measure_postgres(rounds, &postgres, &of_helper);
     measure_mariadb(rounds, &mariadb);
     printf("{");
-    print("postgresql", &postgres, rounds);
-    printf(", ");
-    print("mariadb", &mariadb, rounds);
-    printf(", \"rounds\": %d}\n", rounds);
+    print("postgresql", &postgres, WAY_SHORT, rounds);
+    print("postgresql_long", &postgres, WAY_LONG, rounds);
+    print("postgresql_helper", &of_helper, WAY_HELPER, rounds);
+    print("mariadb", &mariadb, WAY_SHORT, rounds);
+    print("mariadb_helper", &mariadb, WAY_HELPER, rounds);
+    printf("\"rounds\": %d}\n", rounds);
     return 0;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the participant's guard costs: builds what is installed (release), starts a PostgreSQL and a
-# MariaDB of its own, and prints one JSON line. About two minutes, half a minute with --quick, after
-# the build. What the figures mean: tests/bench/README.md.
+# MariaDB of its own, and prints one JSON line. About two and a half minutes, half a minute with
+# --quick, after the build. What the figures mean: tests/bench/README.md.
 #   tests/bench/guard.sh [--quick]
 set -euo pipefail
 
