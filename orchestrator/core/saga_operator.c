@@ -241,6 +241,12 @@ static int check_resolution(const struct saga *saga, const struct resolution *re
                           "the compensation of step \"%s\" was granted already, as for an action "
                           "that may have happened",
                           resolution->step);
+    /* It would have to be taken back, and whoever ends a live lease may take that for the end. */
+    bool adds = resolution->happened && settles && operation == OPERATION_ACTION &&
+                attempts->unsettled == 0 && saga->at.phase == SAGA_COMPENSATING && !ended &&
+                saga->definition->steps[step].has_compensation;
+    if (adds && saga->open_count)
+        return check_live(saga, err);
     if (resolution->output.size &&
         (!resolution->happened || !settles || operation == OPERATION_COMPENSATION))
         return err_field(err, "output",

@@ -255,10 +255,12 @@ static void send(struct job *job)
     flying->back_ms = answer == PLAN_UNHEARD ? -1 : world_between(world, 1, 20);
     job->flying = flying;
     world->participant.in_flight++;
+    struct side_effect *effect =
+        &participant_subject(world, job->definition, job->saga_id)->effects[job->step];
     if (!flying->is_question)
-        participant_subject(world, job->definition, job->saga_id)
-            ->effects[job->step]
-            .in_flight[job->about == OPERATION_COMPENSATION]++;
+        effect->in_flight[job->about == OPERATION_COMPENSATION]++;
+    if (answer == PLAN_EXISTS)
+        effect->foreign = true;
     world_after(world, &flying->timer, arrives_in_ms(world, job, flying), on_arrival);
     if (flying->is_question && world_fault(world, FAULT_PROBE_SLEEPS))
         worker_pause(job->worker, world_between(world, job->lease_ms, 3 * job->lease_ms));

@@ -170,7 +170,8 @@ static void read_definition(struct world *world, const struct words *words)
 
 static void read_plan(struct world *world, const struct words *words)
 {
-    static const char *const answers[] = { "done", "no", "not_sent", "lost", "unheard", "unsure" };
+    static const char *const answers[] = { "done",    "no",     "not_sent", "lost",
+                                           "unheard", "unsure", "exists" };
     struct plan *plan = world_alloc(world, sizeof *plan);
     plan->saga_id = world_text(world, words->at[1]);
     plan->step = world_text(world, words->at[2]);

@@ -26,6 +26,7 @@ struct plan {
         PLAN_LOST,     /* the request is lost */
         PLAN_UNHEARD,  /* it takes effect, the answer is lost */
         PLAN_UNSURE,   /* a probe: STILL_UNKNOWN */
+        PLAN_EXISTS,   /* it exists already, by another */
     } answer;
 };
 
