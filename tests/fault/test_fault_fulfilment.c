@@ -20,11 +20,9 @@
 enum {
     WORKERS = 2, /* of each story */
     START_MS = 30000,
-    AUDIT_MS = 60000,
-    AGAIN_MS = 500,
-    /* Longer than a lease (5 s), shorter than the lease and the settle time (3 s): nothing that was
-     * sent behind it can come when nobody expects it any more. */
-    STILL_MS = 7000,
+    AUDIT_MS = 30000,
+    AGAIN_MS = 2000,
+    STILL_MS = 7000,  /* longer than a lease */
     KEY_SECONDS = 15, /* the window of fulfilment_express.json */
 };
 
@@ -253,18 +251,41 @@ static struct command driver_verdict(const struct driver *driver, enum story_id 
     return command_run(story == SETTLEMENT ? settlement : fulfilment, NULL);
 }
 
+/* What is known of the first key that a verdict complains of. */
+static void explain(enum story_id story, const char *verdict)
+{
+    const char *key = strstr(verdict, story == SETTLEMENT ? "stl-" : "ord-");
+    char id[16] = "", text[8192], line[512];
+    if (key)
+        (void)snprintf(id, sizeof id, "%.10s", key); /* "ord-000001" */
+    print_error("%s\n",
+                rig_text(&rig, RIG_STORE, text, sizeof text,
+                         "SELECT string_agg(concat_ws(' ', seq, kind, operation, step, try, worker,"
+                         " leased_at, outcome, finished_at, error_code), E'\n' ORDER BY seq)"
+                         " FROM journal JOIN saga USING (shard, saga_uid) WHERE saga_id = '%s'",
+                         id));
+    FILE *log = fopen(story == SETTLEMENT ? stage.risk_log : stage.logistics_log, "re");
+    while (*id && log && fgets(line, sizeof line, log)) {
+        if (strstr(line, id))
+            print_error("%s", line);
+    }
+    if (log)
+        (void)fclose(log); /* only read */
+}
+
 /* A worker that stood still may have something to say when the drivers have ended. */
 static void judge(const struct driver *driver, enum story_id story)
 {
     int64_t until = clock_mono_ms(&clock_system) + AUDIT_MS;
     for (;;) {
         struct command verdict = driver_verdict(driver, story);
-        bool late = clock_mono_ms(&clock_system) > until;
-        if (verdict.exit_code == 0)
+        bool right = verdict.exit_code == 0, late = clock_mono_ms(&clock_system) > until;
+        if (right)
             print_message("%s", verdict.output);
-        else if (late)
+        if (!right && late) {
+            explain(story, verdict.output);
             fail_msg("%s: exit code %d\n%s", stories[story], verdict.exit_code, verdict.output);
-        bool right = verdict.exit_code == 0;
+        }
         command_done(&verdict);
         if (right)
             return;

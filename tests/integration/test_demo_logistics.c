@@ -70,13 +70,13 @@ static struct logistics_outcome create(struct fixture *fixture, const char *beha
 {
     struct logistics_order order = { order_id, order_id, 2, behaviour };
     assert_true(caller_connect(fixture->client, LIMIT_MS));
-    return logistics_create(fixture->client, &order, timeout_ms);
+    return logistics_create(fixture->client, &order, caller_until_ms(timeout_ms));
 }
 
 static enum logistics_result find(struct fixture *fixture, const char *key)
 {
     assert_true(caller_connect(fixture->client, LIMIT_MS));
-    return logistics_find(fixture->client, key, SHORT_CALL_MS).result;
+    return logistics_find(fixture->client, key, caller_until_ms(SHORT_CALL_MS)).result;
 }
 
 static void test_each_behaviour_is_told_as_it_was(void **state)
@@ -173,13 +173,14 @@ static void test_cancelling_may_be_repeated(void **state)
     (void)create(fixture, "NORMAL", "o-back", CALL_MS);
     for (int i = 0; i < 2; i++) {
         struct logistics_outcome outcome =
-            logistics_cancel(fixture->client, "key-2", "o-back", CALL_MS);
+            logistics_cancel(fixture->client, "key-2", "o-back", caller_until_ms(CALL_MS));
         assert_int_equal(outcome.result, LOGISTICS_DONE);
         assert_int_equal(effects(fixture, "CANCELLED", "o-back"), 1);
     }
     assert_true(find(fixture, "o-back") != LOGISTICS_DONE);
-    assert_int_equal(logistics_cancel(fixture->client, "key-3", "o-never", CALL_MS).result,
-                     LOGISTICS_DONE);
+    assert_int_equal(
+        logistics_cancel(fixture->client, "key-3", "o-never", caller_until_ms(CALL_MS)).result,
+        LOGISTICS_DONE);
     assert_int_equal(effects(fixture, "CANCELLED", "o-never"), 0);
 }
 
@@ -190,11 +191,14 @@ static void test_a_request_it_cannot_read_has_no_effect(void **state)
     assert_int_equal(create(fixture, "NORMAL", "", CALL_MS).result, LOGISTICS_INVALID);
     struct logistics_order other = { "o-mine", "o-other", 1, "NORMAL" };
     assert_int_equal(create(fixture, "NORMAL", "o-mine", CALL_MS).result, LOGISTICS_DONE);
-    assert_int_equal(logistics_create(fixture->client, &other, CALL_MS).result, LOGISTICS_INVALID);
-    assert_int_equal(effects(fixture, "CREATED", "o-other"), 0);
-    assert_int_equal(logistics_find(fixture->client, "", CALL_MS).result, LOGISTICS_INVALID);
-    assert_int_equal(logistics_cancel(fixture->client, "key-1", "", CALL_MS).result,
+    assert_int_equal(logistics_create(fixture->client, &other, caller_until_ms(CALL_MS)).result,
                      LOGISTICS_INVALID);
+    assert_int_equal(effects(fixture, "CREATED", "o-other"), 0);
+    assert_int_equal(logistics_find(fixture->client, "", caller_until_ms(CALL_MS)).result,
+                     LOGISTICS_INVALID);
+    assert_int_equal(
+        logistics_cancel(fixture->client, "key-1", "", caller_until_ms(CALL_MS)).result,
+        LOGISTICS_INVALID);
 }
 
 struct background {
@@ -206,7 +210,8 @@ static void *call_in_silence(void *ctx)
 {
     struct background *background = ctx;
     struct logistics_order order = { "key-1", "o-killed", 1, "TAKE_EFFECT_THEN_TIME_OUT" };
-    background->outcome = logistics_create(background->fixture->client, &order, LIMIT_MS);
+    background->outcome =
+        logistics_create(background->fixture->client, &order, caller_until_ms(LIMIT_MS));
     return NULL;
 }
 
@@ -231,9 +236,11 @@ static void test_killed_during_the_call_is_unknown_and_before_it_not_sent(void *
 
     assert_false(caller_connect(fixture->client, SHORT_CALL_MS));
     struct logistics_order order = { "key-2", "o-after", 1, "NORMAL" };
-    struct logistics_outcome outcome = logistics_create(fixture->client, &order, CALL_MS);
+    struct logistics_outcome outcome =
+        logistics_create(fixture->client, &order, caller_until_ms(CALL_MS));
     assert_int_equal(outcome.result, LOGISTICS_NOT_SENT);
-    assert_int_equal(logistics_find(fixture->client, "key-2", CALL_MS).result, LOGISTICS_NOT_SENT);
+    assert_int_equal(logistics_find(fixture->client, "key-2", caller_until_ms(CALL_MS)).result,
+                     LOGISTICS_NOT_SENT);
     assert_int_equal(effects(fixture, "CREATED", "o-after"), 0);
 }
 

@@ -71,7 +71,7 @@ static struct risk_outcome notify(struct fixture *fixture, const char *behaviour
 {
     struct risk_notification notification = { "key-1", settlement_id, 7, 1250, behaviour };
     assert_true(caller_connect(fixture->client, LIMIT_MS));
-    return risk_client_notify(fixture->client, &notification, timeout_ms);
+    return risk_client_notify(fixture->client, &notification, caller_until_ms(timeout_ms));
 }
 
 static void test_each_behaviour_is_told_as_it_was(void **state)
@@ -122,7 +122,8 @@ static void test_a_request_it_cannot_read_has_no_effect(void **state)
     struct fixture *fixture = *state;
     assert_int_equal(notify(fixture, "NORMAL", "two words", CALL_MS).result, RISK_INVALID);
     assert_int_equal(notify(fixture, "NORMAL", "", CALL_MS).result, RISK_INVALID);
-    struct risk_outcome outcome = risk_client_withdraw(fixture->client, "key-1", "", CALL_MS);
+    struct risk_outcome outcome =
+        risk_client_withdraw(fixture->client, "key-1", "", caller_until_ms(CALL_MS));
     assert_int_equal(outcome.result, RISK_INVALID);
 }
 
@@ -132,7 +133,7 @@ static void test_withdraw_may_be_repeated(void **state)
     assert_true(caller_connect(fixture->client, LIMIT_MS));
     for (int i = 0; i < 2; i++) {
         struct risk_outcome outcome =
-            risk_client_withdraw(fixture->client, "key-2", "s-back", CALL_MS);
+            risk_client_withdraw(fixture->client, "key-2", "s-back", caller_until_ms(CALL_MS));
         assert_int_equal(outcome.result, RISK_ACCEPTED);
     }
     assert_int_equal(effects(fixture, "WITHDRAWN", "s-back"), 2);
@@ -147,7 +148,8 @@ static void *call_slowly(void *ctx)
 {
     struct background *background = ctx;
     struct risk_notification notification = { "key-1", "s-killed", 7, 1250, "SLOW" };
-    background->outcome = risk_client_notify(background->fixture->client, &notification, LIMIT_MS);
+    background->outcome =
+        risk_client_notify(background->fixture->client, &notification, caller_until_ms(LIMIT_MS));
     return NULL;
 }
 
@@ -172,7 +174,8 @@ static void test_killed_during_the_call_is_unknown_and_before_it_not_sent(void *
 
     assert_false(caller_connect(fixture->client, SHORT_CALL_MS));
     struct risk_notification notification = { "key-1", "s-after", 7, 1250, "NORMAL" };
-    struct risk_outcome outcome = risk_client_notify(fixture->client, &notification, CALL_MS);
+    struct risk_outcome outcome =
+        risk_client_notify(fixture->client, &notification, caller_until_ms(CALL_MS));
     assert_int_equal(outcome.result, RISK_NOT_SENT);
     assert_int_equal(effects(fixture, "NOTIFIED", "s-after"), 0);
 }
@@ -182,7 +185,8 @@ static void *call_in_silence(void *ctx)
     struct background *background = ctx;
     struct risk_notification notification = { "key-1", "s-killed", 7, 1250,
                                               "TAKE_EFFECT_THEN_TIME_OUT" };
-    background->outcome = risk_client_notify(background->fixture->client, &notification, LIMIT_MS);
+    background->outcome =
+        risk_client_notify(background->fixture->client, &notification, caller_until_ms(LIMIT_MS));
     return NULL;
 }
 

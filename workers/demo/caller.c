@@ -104,13 +104,13 @@ static void read_status(grpc_slice details, struct caller_reply *reply)
 
 /* One unary call, begun and ended here; always gives a status, at the deadline at the latest. */
 static grpc_status_code call_once(struct caller *caller, const char *path,
-                                  const struct buf *request, int64_t timeout_ms,
+                                  const struct buf *request, int64_t until_ms,
                                   struct caller_reply *reply)
 {
     grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
-    grpc_call *call = grpc_channel_create_call(caller->channel, NULL, GRPC_PROPAGATE_DEFAULTS, cq,
-                                               grpc_slice_from_static_string(path), NULL,
-                                               in_ms(timeout_ms), NULL);
+    grpc_call *call = grpc_channel_create_call(
+        caller->channel, NULL, GRPC_PROPAGATE_DEFAULTS, cq, grpc_slice_from_static_string(path),
+        NULL, in_ms(until_ms - clock_mono_ms(&clock_system)), NULL);
     grpc_slice payload = grpc_slice_from_copied_buffer(buf_cstr(request), request->size);
     grpc_byte_buffer *message = grpc_raw_byte_buffer_create(&payload, 1);
     grpc_byte_buffer *answer = NULL;
@@ -195,8 +195,13 @@ static bool pack(const ProtobufCMessage *message, struct buf *buf)
     return room != NULL;
 }
 
+int64_t caller_until_ms(int64_t timeout_ms)
+{
+    return clock_mono_ms(&clock_system) + timeout_ms;
+}
+
 void caller_call(struct caller *caller, const char *path, const ProtobufCMessage *request,
-                 int64_t timeout_ms, struct caller_reply *ret)
+                 int64_t until_ms, struct caller_reply *ret)
 {
     CLEANUP(buf_done) struct buf packed = { 0 };
     *ret = (struct caller_reply){ 0 };
@@ -210,5 +215,5 @@ void caller_call(struct caller *caller, const char *path, const ProtobufCMessage
         (void)snprintf(ret->message, sizeof ret->message, "no connection"); /* fits */
         return;
     }
-    set_result_of(ret, call_once(caller, path, &packed, timeout_ms, ret));
+    set_result_of(ret, call_once(caller, path, &packed, until_ms, ret));
 }

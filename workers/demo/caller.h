@@ -31,9 +31,13 @@ MUST_USE int caller_create(const char *address, struct caller **ret, struct err 
 /* Waits until there is a connection. Done before the last look at whether the call is still ours to
  * make, so that nothing slow stands between the look and the call. */
 MUST_USE bool caller_connect(struct caller *caller, int64_t timeout_ms);
+/* When so long has passed from now: the end of a call. It is taken before the last look at whether
+ * the call is still ours to make, so that a process that stands still after the look does not send
+ * when it goes on. */
+int64_t caller_until_ms(int64_t timeout_ms);
 /* `path` is "/package.Service/Method". CALLER_NOT_SENT at once when there is no connection. */
 void caller_call(struct caller *caller, const char *path, const ProtobufCMessage *request,
-                 int64_t timeout_ms, struct caller_reply *ret);
+                 int64_t until_ms, struct caller_reply *ret);
 static inline void caller_reply_done(struct caller_reply *reply)
 {
     buf_done(&reply->data);

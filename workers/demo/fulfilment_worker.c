@@ -56,7 +56,8 @@ static void create_waybill(struct saga_task *task, void *ctx)
         (void)saga_task_rejected(task, "BAD_INPUT", err.msg);
         return;
     }
-    if (!worker_may_call(task, logistics, LOGISTICS_CONNECT_MS))
+    int64_t until_ms;
+    if (!worker_may_call(task, logistics, LOGISTICS_CONNECT_MS, LOGISTICS_TIMEOUT_MS, &until_ms))
         return;
     struct logistics_order order = {
         .idempotency_key = saga_task_idempotency_key(task),
@@ -64,8 +65,7 @@ static void create_waybill(struct saga_task *task, void *ctx)
         .parcels = fulfilment.parcels,
         .behaviour = fulfilment_logistics_name(fulfilment.logistics),
     };
-    struct logistics_outcome outcome =
-        logistics_create(logistics, &order, worker_call_time_ms(task, LOGISTICS_TIMEOUT_MS));
+    struct logistics_outcome outcome = logistics_create(logistics, &order, until_ms);
     report(task, &outcome);
 }
 
@@ -77,7 +77,7 @@ static void probe_waybill(struct saga_task *task, void *ctx)
     bool connected = caller_connect(logistics, LOGISTICS_CONNECT_MS); /* the call says it, too */
     struct logistics_outcome outcome =
         logistics_find(logistics, saga_task_idempotency_key(task),
-                       worker_call_time_ms(task, connected ? PROBE_TIMEOUT_MS : 0));
+                       worker_call_until_ms(task, connected ? PROBE_TIMEOUT_MS : 0));
     if (outcome.result == LOGISTICS_DONE)
         (void)saga_task_done(task, outcome.waybill, strlen(outcome.waybill));
     else if (outcome.result == LOGISTICS_NOT_FOUND)
@@ -89,11 +89,11 @@ static void probe_waybill(struct saga_task *task, void *ctx)
 static void cancel_waybill(struct saga_task *task, void *ctx)
 {
     struct caller *logistics = ctx;
-    if (!worker_may_call(task, logistics, LOGISTICS_CONNECT_MS))
+    int64_t until_ms;
+    if (!worker_may_call(task, logistics, LOGISTICS_CONNECT_MS, LOGISTICS_TIMEOUT_MS, &until_ms))
         return;
-    struct logistics_outcome outcome =
-        logistics_cancel(logistics, saga_task_idempotency_key(task), saga_task_saga_id(task),
-                         worker_call_time_ms(task, LOGISTICS_TIMEOUT_MS));
+    struct logistics_outcome outcome = logistics_cancel(logistics, saga_task_idempotency_key(task),
+                                                        saga_task_saga_id(task), until_ms);
     report(task, &outcome);
 }
 

@@ -73,7 +73,7 @@ static void find_reply_p(find_reply **reply)
 }
 
 struct logistics_outcome logistics_create(struct caller *logistics,
-                                          const struct logistics_order *order, int64_t timeout_ms)
+                                          const struct logistics_order *order, int64_t until_ms)
 {
     Demo__Logistics__V1__CreateWaybillRequest request =
         DEMO__LOGISTICS__V1__CREATE_WAYBILL_REQUEST__INIT;
@@ -83,7 +83,7 @@ struct logistics_outcome logistics_create(struct caller *logistics,
     request.order_id = caller_borrow(order->order_id);
     request.parcels = order->parcels;
     CLEANUP(caller_reply_done) struct caller_reply reply;
-    caller_call(logistics, METHOD("CreateWaybill"), &request.base, timeout_ms, &reply);
+    caller_call(logistics, METHOD("CreateWaybill"), &request.base, until_ms, &reply);
     struct logistics_outcome outcome;
     if (read_duplicate(&reply, order->idempotency_key, &outcome))
         return outcome;
@@ -102,13 +102,13 @@ struct logistics_outcome logistics_create(struct caller *logistics,
 }
 
 struct logistics_outcome logistics_find(struct caller *logistics, const char *idempotency_key,
-                                        int64_t timeout_ms)
+                                        int64_t until_ms)
 {
     Demo__Logistics__V1__FindWaybillRequest request =
         DEMO__LOGISTICS__V1__FIND_WAYBILL_REQUEST__INIT;
     request.idempotency_key = caller_borrow(idempotency_key);
     CLEANUP(caller_reply_done) struct caller_reply reply;
-    caller_call(logistics, METHOD("FindWaybill"), &request.base, timeout_ms, &reply);
+    caller_call(logistics, METHOD("FindWaybill"), &request.base, until_ms, &reply);
     if (reply.result != CALLER_ANSWERED)
         return outcome_of_failure(&reply);
     CLEANUP(find_reply_p)
@@ -121,14 +121,14 @@ struct logistics_outcome logistics_find(struct caller *logistics, const char *id
 }
 
 struct logistics_outcome logistics_cancel(struct caller *logistics, const char *idempotency_key,
-                                          const char *order_id, int64_t timeout_ms)
+                                          const char *order_id, int64_t until_ms)
 {
     Demo__Logistics__V1__CancelWaybillRequest request =
         DEMO__LOGISTICS__V1__CANCEL_WAYBILL_REQUEST__INIT;
     request.idempotency_key = caller_borrow(idempotency_key);
     request.order_id = caller_borrow(order_id);
     CLEANUP(caller_reply_done) struct caller_reply reply;
-    caller_call(logistics, METHOD("CancelWaybill"), &request.base, timeout_ms, &reply);
+    caller_call(logistics, METHOD("CancelWaybill"), &request.base, until_ms, &reply);
     if (reply.result != CALLER_ANSWERED) /* an OK is the whole answer */
         return outcome_of_failure(&reply);
     return outcome_of(LOGISTICS_DONE, "", "", "");

@@ -32,11 +32,11 @@ struct logistics_outcome {
 
 /* LOGISTICS_NOT_SENT at once when there is no connection. */
 struct logistics_outcome logistics_create(struct caller *logistics,
-                                          const struct logistics_order *order, int64_t timeout_ms);
+                                          const struct logistics_order *order, int64_t until_ms);
 struct logistics_outcome logistics_find(struct caller *logistics, const char *idempotency_key,
-                                        int64_t timeout_ms);
+                                        int64_t until_ms);
 /* LOGISTICS_DONE: what was in the books for this order is cancelled. */
 struct logistics_outcome logistics_cancel(struct caller *logistics, const char *idempotency_key,
-                                          const char *order_id, int64_t timeout_ms);
+                                          const char *order_id, int64_t until_ms);
 
 #endif

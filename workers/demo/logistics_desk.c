@@ -18,7 +18,7 @@ typedef Demo__Logistics__V1__CancelWaybillRequest cancel_request;
 enum {
     DOSSIERS_MAX = 100000,
     NUMBER_SIZE = 32,
-    LATE_LEAST_MS = 2600, /* after the caller gave up, before the settle time of the demo is over */
+    LATE_LEAST_MS = 2600, /* after the caller gave up, before its settle time is over */
     LATE_SPREAD_MS = 1000,
 };
 

@@ -66,7 +66,7 @@ static void notify_reply_p(Demo__Risk__V1__NotifyReply **reply)
 
 struct risk_outcome risk_client_notify(struct caller *risk,
                                        const struct risk_notification *notification,
-                                       int64_t timeout_ms)
+                                       int64_t until_ms)
 {
     Demo__Risk__V1__NotifyRequest request = DEMO__RISK__V1__NOTIFY_REQUEST__INIT;
     if (!behaviour_of(notification->behaviour, &request.behaviour))
@@ -76,7 +76,7 @@ struct risk_outcome risk_client_notify(struct caller *risk,
     request.account = notification->account;
     request.amount_cents = notification->amount_cents;
     CLEANUP(caller_reply_done) struct caller_reply reply;
-    caller_call(risk, "/demo.risk.v1.RiskService/Notify", &request.base, timeout_ms, &reply);
+    caller_call(risk, "/demo.risk.v1.RiskService/Notify", &request.base, until_ms, &reply);
     if (reply.result != CALLER_ANSWERED)
         return outcome_of_failure(&reply);
     CLEANUP(notify_reply_p)
@@ -88,13 +88,13 @@ struct risk_outcome risk_client_notify(struct caller *risk,
 }
 
 struct risk_outcome risk_client_withdraw(struct caller *risk, const char *idempotency_key,
-                                         const char *settlement_id, int64_t timeout_ms)
+                                         const char *settlement_id, int64_t until_ms)
 {
     Demo__Risk__V1__WithdrawRequest request = DEMO__RISK__V1__WITHDRAW_REQUEST__INIT;
     request.idempotency_key = caller_borrow(idempotency_key);
     request.settlement_id = caller_borrow(settlement_id);
     CLEANUP(caller_reply_done) struct caller_reply reply;
-    caller_call(risk, "/demo.risk.v1.RiskService/Withdraw", &request.base, timeout_ms, &reply);
+    caller_call(risk, "/demo.risk.v1.RiskService/Withdraw", &request.base, until_ms, &reply);
     if (reply.result != CALLER_ANSWERED) /* an OK is the whole answer */
         return outcome_of_failure(&reply);
     return outcome_of(RISK_ACCEPTED, "", "");

@@ -33,9 +33,9 @@ struct risk_outcome {
 /* RISK_NOT_SENT at once when there is no connection. */
 struct risk_outcome risk_client_notify(struct caller *risk,
                                        const struct risk_notification *notification,
-                                       int64_t timeout_ms);
+                                       int64_t until_ms);
 /* RISK_ACCEPTED: nothing of this settlement is notified any more. */
 struct risk_outcome risk_client_withdraw(struct caller *risk, const char *idempotency_key,
-                                         const char *settlement_id, int64_t timeout_ms);
+                                         const char *settlement_id, int64_t until_ms);
 
 #endif

@@ -51,7 +51,8 @@ static void notify(struct saga_task *task, void *ctx)
         (void)saga_task_rejected(task, "BAD_INPUT", err.msg);
         return;
     }
-    if (!worker_may_call(task, risk, RISK_CONNECT_MS))
+    int64_t until_ms;
+    if (!worker_may_call(task, risk, RISK_CONNECT_MS, RISK_TIMEOUT_MS, &until_ms))
         return;
     struct risk_notification notification = {
         .idempotency_key = saga_task_idempotency_key(task),
@@ -60,19 +61,18 @@ static void notify(struct saga_task *task, void *ctx)
         .amount_cents = settlement.amount_cents,
         .behaviour = settlement_risk_name(settlement.risk),
     };
-    struct risk_outcome outcome =
-        risk_client_notify(risk, &notification, worker_call_time_ms(task, RISK_TIMEOUT_MS));
+    struct risk_outcome outcome = risk_client_notify(risk, &notification, until_ms);
     report(task, &outcome);
 }
 
 static void withdraw(struct saga_task *task, void *ctx)
 {
     struct caller *risk = ctx;
-    if (!worker_may_call(task, risk, RISK_CONNECT_MS))
+    int64_t until_ms;
+    if (!worker_may_call(task, risk, RISK_CONNECT_MS, RISK_TIMEOUT_MS, &until_ms))
         return;
-    struct risk_outcome outcome =
-        risk_client_withdraw(risk, saga_task_idempotency_key(task), saga_task_saga_id(task),
-                             worker_call_time_ms(task, RISK_TIMEOUT_MS));
+    struct risk_outcome outcome = risk_client_withdraw(risk, saga_task_idempotency_key(task),
+                                                       saga_task_saga_id(task), until_ms);
     report(task, &outcome);
 }
 

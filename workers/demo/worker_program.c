@@ -58,12 +58,14 @@ int worker_serve(const struct worker_program *program)
 }
 
 /* The setter fails only when memory is out; the task is then reported as UNKNOWN. */
-bool worker_may_call(struct saga_task *task, struct caller *caller, int64_t connect_ms)
+bool worker_may_call(struct saga_task *task, struct caller *caller, int64_t connect_ms,
+                     int64_t most_ms, int64_t *ret_until_ms)
 {
     if (!caller_connect(caller, connect_ms)) {
         (void)saga_task_retry(task, "AWAY", "no connection to the service", 0);
         return false;
     }
+    *ret_until_ms = worker_call_until_ms(task, most_ms); /* before the look: see caller.h */
     if (!saga_task_still_mine(task)) {
         (void)saga_task_retry(task, "TOO_LATE", "the lease was over before the call", 0);
         return false;
@@ -71,8 +73,8 @@ bool worker_may_call(struct saga_task *task, struct caller *caller, int64_t conn
     return true;
 }
 
-int64_t worker_call_time_ms(const struct saga_task *task, int64_t most_ms)
+int64_t worker_call_until_ms(const struct saga_task *task, int64_t most_ms)
 {
     int64_t left_ms = saga_task_time_left_ms(task);
-    return left_ms < most_ms ? left_ms : most_ms;
+    return caller_until_ms(left_ms < most_ms ? left_ms : most_ms);
 }

@@ -33,10 +33,11 @@ struct worker_program {
 /* Prints "NAME: serving as ID" and serves until SIGTERM or SIGINT. Returns the exit code. */
 int worker_serve(const struct worker_program *program);
 
-/* Everything up to the last look: a connection, and the lease still ours. False: the outcome RETRY
- * is set, nothing was sent. */
-bool worker_may_call(struct saga_task *task, struct caller *caller, int64_t connect_ms);
-/* The attempt's time that is left, and no more than this. */
-int64_t worker_call_time_ms(const struct saga_task *task, int64_t most_ms);
+/* Everything up to the last look: a connection, the call's end, and the lease still ours. False:
+ * the outcome RETRY is set, nothing was sent. */
+bool worker_may_call(struct saga_task *task, struct caller *caller, int64_t connect_ms,
+                     int64_t most_ms, int64_t *ret_until_ms);
+/* When a call has to be over (caller_until_ms): after so long, or when the attempt's time is. */
+int64_t worker_call_until_ms(const struct saga_task *task, int64_t most_ms);
 
 #endif
