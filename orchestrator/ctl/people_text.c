@@ -124,9 +124,14 @@ void guard_floor_write(const Saga__V1__GetGuardFloorResponse *floor, const struc
         "MySQL and MariaDB, as the owner; the last one until it deletes no row, both again on "
         "1205:\n"
         "  SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\n"
-        "  SET SESSION innodb_lock_wait_timeout = 1;\n"
+        "  SET SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1;\n"
         "  UPDATE saga_guard_floor SET floor_us = GREATEST(floor_us, %" PRId64 ");\n"
+        "  SET @saga_guard = CONCAT('ALTER TABLE saga_guard ALTER COLUMN floor_us SET DEFAULT ',"
+        " (SELECT floor_us FROM saga_guard_floor));\n"
+        "  PREPARE saga_guard FROM @saga_guard;\n"
+        "  EXECUTE saga_guard;\n"
         "  DELETE FROM saga_guard WHERE saga_started_us < (SELECT floor_us FROM saga_guard_floor)"
+        " AND saga_started_us < DEFAULT(floor_us)"
         " ORDER BY saga_started_us LIMIT 1000;\n",
         ms * 1000);
 }

@@ -79,14 +79,12 @@
 --            AND run = :run AND step = :step AND operation = 'ACTION' AND state = 'UNDONE';
 --
 -- 7. The short way, for an action whose output is known before: this in place of 3 to 5, then the
---    effect, then COMMIT. It must insert one row. If it inserts none (below the floor) or fails with
---    error 1062 (it was here, or its compensation was): ROLLBACK, and 1 to 5 tell.
+--    effect, then COMMIT. If it fails with error 1062 (it was here, or its compensation was), 3819 or
+--    4025 (MySQL's and MariaDB's: below the floor): ROLLBACK, and 1 to 5 tell.
 --      INSERT INTO saga_guard (namespace, definition, saga_id, run, step, operation, fence, state,
 --                              output, saga_started_us)
---          SELECT :namespace, :definition, :saga_id, :run, :step, 'ACTION', :fence, 'DONE', :output,
---                 :saga_started_us
---              FROM saga_guard_floor
---              WHERE only_row = 1 AND floor_us <= :saga_started_us LOCK IN SHARE MODE;
+--          VALUES (:namespace, :definition, :saga_id, :run, :step, 'ACTION', :fence, 'DONE', :output,
+--                  :saga_started_us);
 --
 -- Every read is a locking read and finds its rows by the whole primary key: at REPEATABLE READ it
 -- sees what was committed after the snapshot, and it locks no gap in which a neighbour inserts.
@@ -114,11 +112,15 @@ CREATE TABLE IF NOT EXISTS saga_guard (
     saga_started_us bigint       NOT NULL, -- Unix epoch microseconds
     changed_at      timestamp(6) NOT NULL DEFAULT current_timestamp(6)
                                  ON UPDATE current_timestamp(6),
+    -- The floor when the row was made. For the short way it stands here as the column's default, and
+    -- not in a table that would have to be read, which takes as long as the insertion.
+    floor_us        bigint       NOT NULL DEFAULT -9223372036854775808,
     PRIMARY KEY (namespace, definition, saga_id, run, step, operation),
     KEY saga_guard_started (saga_started_us), -- for the purge
     CONSTRAINT saga_guard_operation CHECK (operation IN ('ACTION', 'COMPENSATION')),
     CONSTRAINT saga_guard_state CHECK
-        (state IN ('ENTERED', 'DONE', 'UNDONE', 'BLOCKED', 'SEEN', 'LEFT_OPEN'))
+        (state IN ('ENTERED', 'DONE', 'UNDONE', 'BLOCKED', 'SEEN', 'LEFT_OPEN')),
+    CONSTRAINT saga_guard_above_floor CHECK (state <> 'DONE' OR saga_started_us >= floor_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Sagas that started before the floor are STALE; their rows may be purged.
@@ -134,15 +136,21 @@ INSERT INTO saga_guard_floor (only_row, floor_us) VALUES (1, -922337203685477580
 -- the rows that it deletes and nothing between them:
 --
 --      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
---      SET SESSION innodb_lock_wait_timeout = 1;
+--      SET SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1;
 --
 -- The floor goes up, never down. Choose it so that no saga that started before it is still open:
 -- the README says how to ask for that time. This waits for the guarded transactions that are open,
 -- and later ones wait behind it: on error 1205 nothing was changed, and it is tried again later.
 --      UPDATE saga_guard_floor SET floor_us = GREATEST(floor_us, :new_floor_us);
+-- The same for the short way. It changes no row, and waits as the one before.
+--      SET @saga_guard = CONCAT('ALTER TABLE saga_guard ALTER COLUMN floor_us SET DEFAULT ',
+--                               (SELECT floor_us FROM saga_guard_floor));
+--      PREPARE saga_guard FROM @saga_guard;
+--      EXECUTE saga_guard;
 --
--- Then, until it deletes no row. It looks at the first row above the floor, too, and in a table of
+-- Then, until it deletes no row; it deletes none before both floors are raised. It looks at the first row above the floor, too, and in a table of
 -- few rows at all of them: on error 1205 or 1213 nothing was deleted, and it is tried again.
 --      DELETE FROM saga_guard
 --          WHERE saga_started_us < (SELECT floor_us FROM saga_guard_floor)
+--            AND saga_started_us < DEFAULT(floor_us)
 --          ORDER BY saga_started_us LIMIT 1000;

@@ -45,7 +45,7 @@ struct answer enter(const struct fixture *fixture, MYSQL *conn, const struct ope
 unsigned effect(MYSQL *conn, const struct operation *operation);
 /* The effect and the statement 5. */
 unsigned work(const struct fixture *fixture, MYSQL *conn, const struct operation *operation);
-/* The statements 1 and 7. PROCEED; "": the long way tells; or an error. */
+/* The statements 1 and 7. PROCEED; "": the long way tells; or the error. */
 struct answer enter_shortly(const struct fixture *fixture, MYSQL *conn,
                             const struct operation *operation);
 /* A whole one, with the short way first if the operation says so; returns what enter answered, or
@@ -78,6 +78,8 @@ void enter_and_wait(struct fixture *fixture, struct entering *entering, const ch
 void expect_entered(struct entering *entering, const char *word);
 
 int new_saga(struct fixture *fixture);
+/* By that: negative, and all sagas of these tests are above. */
+void raise_floor(struct fixture *fixture, long by_us);
 void reset_floor(struct fixture *fixture);
 bool is_strict(const struct fixture *fixture); /* snapshot isolation */
 

@@ -22,6 +22,9 @@ enum statement {
     PURGE_LEVEL,
     PURGE_WAIT,
     RAISE_FLOOR,
+    RAISE_SHORT_TEXT,
+    RAISE_SHORT_PREPARE,
+    RAISE_SHORT,
     PURGE,
     STATEMENT_COUNT
 };

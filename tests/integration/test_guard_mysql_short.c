@@ -117,12 +117,11 @@ static void test_an_effect_that_fails_takes_its_row_along(void **state)
     expect_balance(fixture, 1);
 }
 
-static void test_below_the_floor_it_inserts_no_row(void **state)
+static void test_below_the_floor_it_fails_and_leaves_nothing(void **state)
 {
     struct fixture *fixture = *state;
-    const struct operation above = { .fence = 1 };
     struct operation operation = shortly(fixture, 1);
-    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_FLOOR, &above), 0);
+    raise_floor(fixture, 1);
     must(fixture->first, "START TRANSACTION");
     expect_shortly(fixture, fixture->first, 1, "");
     must(fixture->first, "ROLLBACK");
@@ -135,13 +134,37 @@ static void test_below_the_floor_it_inserts_no_row(void **state)
 static void test_an_old_snapshot_does_not_hide_the_floor(void **state)
 {
     struct fixture *fixture = *state;
-    const struct operation above = { .fence = 1 };
-    char newer[16];
-    (void)snprintf(newer, sizeof newer, "%d", CHECKREAD);
     must(fixture->second, "START TRANSACTION WITH CONSISTENT SNAPSHOT");
-    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_FLOOR, &above), 0);
-    expect_shortly(fixture, fixture->second, 2, is_strict(fixture) ? newer : "");
+    raise_floor(fixture, 1);
+    expect_shortly(fixture, fixture->second, 2, "");
     must(fixture->second, "ROLLBACK");
+    reset_floor(fixture);
+}
+
+/* Nothing is purged that the short way would still let in; and its floor does not rise under one
+ * that is let in. */
+static void test_a_floor_that_is_raised_for_the_long_way_alone_purges_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct operation above = { .fence = 1 };
+    expect_run(fixture, fixture->first, action, 1, "PROCEED");
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_FLOOR, &above), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, PURGE, &above), 0);
+    assert_int_equal(mysql_affected_rows(fixture->watcher), 0);
+    assert_int_equal(new_saga(fixture), 0);
+    must(fixture->first, "START TRANSACTION");
+    expect_shortly(fixture, fixture->first, 1, "PROCEED");
+    must(fixture->watcher, "SET SESSION lock_wait_timeout = 1");
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_SHORT_TEXT, &above), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_SHORT_PREPARE, &above),
+                     0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_SHORT, &above),
+                     ER_LOCK_WAIT_TIMEOUT);
+    must(fixture->first, "COMMIT");
+    must(fixture->watcher, "SET SESSION lock_wait_timeout = DEFAULT");
+    assert_int_equal(execute(fixture->statements, fixture->watcher, RAISE_SHORT, &above), 0);
+    assert_int_equal(execute(fixture->statements, fixture->watcher, PURGE, &above), 0);
+    assert_true(mysql_affected_rows(fixture->watcher) > 0);
     reset_floor(fixture);
 }
 
@@ -235,8 +258,9 @@ int main(void)
         GUARD_TEST(test_its_output_is_what_a_repeat_is_told),
         GUARD_TEST(test_autocommit_is_refused),
         GUARD_TEST(test_an_effect_that_fails_takes_its_row_along),
-        GUARD_TEST(test_below_the_floor_it_inserts_no_row),
+        GUARD_TEST(test_below_the_floor_it_fails_and_leaves_nothing),
         GUARD_TEST(test_an_old_snapshot_does_not_hide_the_floor),
+        GUARD_TEST(test_a_floor_that_is_raised_for_the_long_way_alone_purges_nothing),
         GUARD_TEST(test_u7_a_concurrent_double_is_left_to_the_long_way),
         GUARD_TEST(test_a_double_whose_first_rolls_back_proceeds),
         GUARD_TEST(test_u1_its_compensation_waits_for_it_then_undoes_it),
