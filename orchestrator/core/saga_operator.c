@@ -220,6 +220,38 @@ static int find_step(const struct saga *saga, const char *name, struct err *err)
     return step;
 }
 
+/* The lease that was looked into; NULL: not said, or there is no such one. */
+static const struct journal_entry *looked_into(const struct saga *saga,
+                                               const struct resolution *resolution)
+{
+    const struct slot *slot = saga_slot(saga, fence_seq(resolution->fence));
+    return slot && slot->entry.kind == ENTRY_LEASE && slot->entry.fence == resolution->fence
+               ? &slot->entry
+               : NULL;
+}
+
+/* What was found out says nothing of an attempt that came after it. */
+static int check_looked_into(const struct saga *saga, const struct resolution *resolution, int step,
+                             enum operation operation, struct err *err)
+{
+    const struct attempts *attempts = saga_attempts(saga, (size_t)step, operation);
+    const struct journal_entry *lease = looked_into(saga, resolution);
+    if (!resolution->fence)
+        return 0;
+    if (!lease || lease->step != step || lease->operation != operation)
+        return err_field(err, "fence",
+                         "no attempt of that operation of step \"%.64s\" has fence %" PRId64,
+                         resolution->step, resolution->fence);
+    const struct slot *late = saga_slot(saga, attempts->late_seq);
+    int64_t last = larger(attempts->unknown_seq, late ? late->entry.about : 0);
+    if (last <= lease->seq)
+        return 0;
+    return err_reason(err, ERR_PRECONDITION, "NEWER_ATTEMPT",
+                      "an attempt after the one with fence %" PRId64 " may have taken effect, too: "
+                      "the last such one has fence %" PRId64,
+                      resolution->fence, saga_slot(saga, last)->entry.fence);
+}
+
 static int check_resolution(const struct saga *saga, const struct resolution *resolution, int step,
                             enum operation operation, struct err *err)
 {
@@ -263,9 +295,14 @@ int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int6
     if (rc)
         return rc;
     enum operation operation = resolution->operation;
+    const struct journal_entry *lease = looked_into(saga, resolution);
+    if (operation == OPERATION_COUNT && lease && lease->operation != OPERATION_PROBE)
+        operation = lease->operation;
     if (operation == OPERATION_COUNT)
         operation = saga_probed(saga, (size_t)step);
     rc = check_resolution(saga, resolution, step, operation, err);
+    if (!rc)
+        rc = check_looked_into(saga, resolution, step, operation, err);
     if (rc)
         return rc;
     bool settles = saga_can_settle(saga, step, operation);

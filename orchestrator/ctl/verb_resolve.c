@@ -14,6 +14,9 @@ static const struct ctl_option options[] = {
       "it had no effect: it is granted again, or needs no compensation" },
     { "compensation", NULL, false, "of its compensation (default: of that if it was granted)" },
     { "action", NULL, false, "of its action" },
+    { "fence", "N", false,
+      "of the last attempt that was looked into, as where tells: refused if another came after "
+      "it" },
     { "evidence", "TEXT", false, "how it was found out; kept in the journal (required)" },
     { "result-file", "FILE", false, "what the action would have reported; - reads stdin" },
     CTL_RUN_OPTION,
@@ -36,6 +39,8 @@ static int read_options(const struct ctl_arguments *arguments,
         return err_set(err, ERR_INVALID, "resolve needs --happened or --did-not-happen");
     if (action && compensation)
         return err_set(err, ERR_INVALID, "--action or --compensation, not both");
+    if (ctl_option_number(arguments, "fence", 0, INT64_MAX, 0, &request->fence, err))
+        return (int)err->code;
     if (file && ctl_read_file(file, LIMIT_PAYLOAD_BYTES, output, err))
         return (int)err->code;
     request->step = (char *)step;

@@ -1,6 +1,7 @@
 #include "ctl/names.h"
 #include "ctl/where_text.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 void where_write_command(const Saga__V1__Saga *saga, const struct where_view *view,
@@ -89,12 +90,25 @@ static void advise(const Saga__V1__Saga *saga, const struct where_view *view, co
     buf_printf(out, "   (%s)", why);
 }
 
+/* Of the step that it is parked at; and of which attempt, if that is unknown. */
+static void write_resolve(const Saga__V1__Saga *saga, const struct where_view *view,
+                          struct buf *out)
+{
+    const char *step = saga->park ? saga->park->step : NULL;
+    CLEANUP(buf_done) struct buf options = { 0 };
+    buf_text(&options, "--happened");
+    for (size_t i = 0; step && i < saga->n_steps; i++)
+        if (saga->steps[i]->unknown && strcmp(saga->steps[i]->name, step) == 0)
+            buf_printf(&options, " --fence %" PRId64, saga->steps[i]->unknown->fence);
+    where_write_resolve(saga, view, step, buf_cstr(&options), out);
+}
+
 void where_write_settling(const Saga__V1__Saga *saga, const struct where_view *view,
                           struct buf *out)
 {
     const struct way *way = way_out(saga);
     if (strcmp(way->verb, "resolve") == 0)
-        where_write_resolve(saga, view, saga->park ? saga->park->step : NULL, "--happened", out);
+        write_resolve(saga, view, out);
     else
         where_write_command(saga, view, way->verb, out);
 }

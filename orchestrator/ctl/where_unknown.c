@@ -96,13 +96,16 @@ static void write_probes(const Saga__V1__StepStatus *step, const Saga__V1__Waiti
     buf_text(out, "\n");
 }
 
+/* fence 0: nothing is unknown. */
 static void write_commands(const Saga__V1__Saga *saga, const struct where_view *view,
-                           const char *step, const char *which, struct buf *out)
+                           const char *step, const char *which, int64_t fence, struct buf *out)
 {
     static const char *const results[] = { "--happened", "--did-not-happen" };
     for (size_t i = 0; i < ARRAY_LEN(results); i++) {
         CLEANUP(buf_done) struct buf options = { 0 };
         buf_printf(&options, "%s%s", which, results[i]);
+        if (fence)
+            buf_printf(&options, " --fence %" PRId64, fence);
         line(out, i ? "or" : "settle");
         where_write_resolve(saga, view, step, buf_cstr(&options), out);
         buf_text(out, "\n");
@@ -141,7 +144,7 @@ static void write_step(const Saga__V1__Saga *saga, const Saga__V1__StepStatus *s
         buf_text(out, "\n");
     }
     if (!is_closed(saga, step))
-        write_commands(saga, view, step->name, undo ? "--compensation " : "", out);
+        write_commands(saga, view, step->name, undo ? "--compensation " : "", unknown->fence, out);
 }
 
 /* What a person has yet to say although the saga goes on, or has ended. */
@@ -158,7 +161,7 @@ static void write_doubt(const Saga__V1__Saga *saga, const struct where_view *vie
         buf_text(out, "  doubt    the compensation of ");
         screen_styled(out, step->name, STYLE_BOLD, view->color);
         buf_text(out, " was skipped: was it taken back by hand?\n");
-        write_commands(saga, view, step->name, "--compensation ", out);
+        write_commands(saga, view, step->name, "--compensation ", 0, out);
     }
     if (told)
         return;
@@ -166,7 +169,7 @@ static void write_doubt(const Saga__V1__Saga *saga, const struct where_view *vie
     buf_text(out, "  doubt    something speaks against what is recorded, or was never confirmed: ");
     where_write_command(saga, view, "history", out);
     buf_text(out, "\n");
-    write_commands(saga, view, parked ? saga->park->step : "STEP", "", out);
+    write_commands(saga, view, parked ? saga->park->step : "STEP", "", 0, out);
 }
 
 void where_write_unknown(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)

@@ -96,6 +96,7 @@ struct engine_verb {
     const char *step;           /* RETRY, SKIP: NULL for the one it stands at; RESOLVE */
     const char *actor, *reason; /* NULL or text; RESOLVE, SKIP: reason is the evidence */
     enum operation operation;   /* RESOLVE: OPERATION_COUNT: not said */
+    int64_t fence;              /* RESOLVE; 0: not said */
     bool happened;              /* RESOLVE */
     struct bytes output;        /* RESOLVE; borrowed until done */
     int64_t timeout_ms;         /* WAIT */

@@ -313,6 +313,7 @@ static int core_apply_verb(struct saga *saga, const struct engine_verb *verb, in
     case ENGINE_VERB_RESOLVE: {
         struct resolution resolution = { .step = verb->step,
                                          .operation = verb->operation,
+                                         .fence = verb->fence,
                                          .happened = verb->happened,
                                          .output = verb->output,
                                          .actor = verb->actor,

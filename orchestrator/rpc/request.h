@@ -69,7 +69,8 @@ struct verb_request {
     enum engine_verb_kind kind;
     struct store_ref ref;
     const char *step, *actor, *reason; /* NULL or text of the request */
-    enum operation operation;          /* RESOLVE, as the next two */
+    enum operation operation;          /* RESOLVE, as the next three */
+    int64_t fence;
     bool happened;
     struct bytes output; /* borrowed from the request */
     int64_t timeout_ms;

@@ -160,6 +160,7 @@ void run_verb(struct call *call, const struct verb_request *request)
     verb->actor = request->actor;
     verb->reason = request->reason;
     verb->operation = request->operation;
+    verb->fence = request->fence;
     verb->happened = request->happened;
     verb->output = request->output;
     verb->timeout_ms = request->timeout_ms;

@@ -107,6 +107,7 @@ static int read_resolve(const Saga__V1__ResolveStepRequest *request, struct verb
         return err_field(err, "output", "output: at most %d bytes, not %zu", LIMIT_PAYLOAD_BYTES,
                          request->output.len);
     ret->output = (struct bytes){ request->output.data, request->output.len };
+    ret->fence = request->fence;
     return 0;
 }
 

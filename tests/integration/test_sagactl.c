@@ -300,7 +300,7 @@ static void test_where_and_history_tell_what_the_probes_said(void **state)
                  "class    PROBED: not repeated before a probe has found out",
                  "settled  no request can be on its way any more since 2",
                  "probes   0 asked; the next one is due", "key      ",
-                 " resolve waybill b-1 --step a --did-not-happen --evidence",
+                 " resolve waybill b-1 --step a --did-not-happen --fence ",
                  "a worker that serves ask for the probe of a: 0 workers connected serve it"),
            WORDS("where", "b-1"));
     json_t *sagas = run_json(WORDS("where", "b-1", "-o", "json"));

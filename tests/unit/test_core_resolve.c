@@ -351,6 +351,39 @@ static void test_after_the_end_what_is_in_doubt_is_settled(void **state)
     }
 }
 
+/* Evidence about an attempt says nothing of one that came after it. */
+static void test_p4_what_was_found_out_before_another_attempt_settles_nothing(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, 2);
+    world_start(&world);
+    int64_t first = world_run(&world, OUTCOME_UNKNOWN);
+    int64_t fence = saga_entry(world.saga, first)->fence;
+    world_pass(&world, 60000);
+    int64_t second = world_run(&world, OUTCOME_UNKNOWN);
+    struct resolution resolution = { .step = "a",
+                                     .operation = OPERATION_COUNT,
+                                     .fence = fence,
+                                     .evidence = "not on the statement" };
+    struct transition transition;
+    enum verdict verdict;
+    int rc =
+        saga_on_resolve(world.saga, &resolution, world.now_ms, &transition, &verdict, &world.err);
+    world_assert_refused(&world, rc, "NEWER_ATTEMPT");
+    resolution.fence = saga_entry(world.saga, second)->fence + 1; /* nobody's */
+    assert_int_equal(
+        saga_on_resolve(world.saga, &resolution, world.now_ms, &transition, &verdict, &world.err),
+        ERR_INVALID);
+    resolution.fence--;
+    assert_int_equal(saga_on_resolve(world.saga, &resolution, world.now_ms, &world.transition,
+                                     &verdict, &world.err),
+                     0);
+    world_commit(&world);
+    world_assert_step(&world, 0, "READY");
+    world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +396,7 @@ int main(void)
         cmocka_unit_test(test_skip_goes_on_with_the_step_before),
         cmocka_unit_test(test_p8_abandoned_is_an_end_like_any_other),
         cmocka_unit_test(test_after_the_end_what_is_in_doubt_is_settled),
+        cmocka_unit_test(test_p4_what_was_found_out_before_another_attempt_settles_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

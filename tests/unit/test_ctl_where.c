@@ -178,9 +178,10 @@ static void test_an_unknown_outcome_tells_all_that_is_known_and_how_to_settle_it
         "           probes   3 asked; the last one said STILL_UNKNOWN BUSY, 2026-03-02 14:07:11 (1"
         " min ago); the next one 2026-03-02 14:08:41 (in 30 s)\n"
         "           key      0123abcd\n"
-        "           settle   sagactl resolve order o-1 --step ship --happened --evidence ...\n"
-        "           or       sagactl resolve order o-1 --step ship --did-not-happen --evidence"
-        " ...\n",
+        "           settle   sagactl resolve order o-1 --step ship --happened --fence 7 --evidence"
+        " ...\n"
+        "           or       sagactl resolve order o-1 --step ship --did-not-happen --fence 7"
+        " --evidence ...\n",
         "for the next try for the probe of ship at 2026-03-02 14:08:41 (in 30 s)\n",
     };
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
