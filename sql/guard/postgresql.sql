@@ -8,7 +8,7 @@
 --   BEGIN;
 --   UPDATE ... WHERE ... AND (SELECT saga_guard.once(namespace, definition, saga_id, run, step, fence,
 --                                                    saga_started_at, output));
---   one row changed: COMMIT, DONE. None: ROLLBACK, and the long way tells why.
+--   one row changed: COMMIT, DONE. None, or error 23505 or 55000: ROLLBACK, and the long way tells why.
 --
 -- The long way, in the business transaction itself:   BEGIN;
 --   SELECT answer, output FROM saga_guard.enter(namespace, definition, saga_id, run, step,
@@ -262,13 +262,13 @@ BEGIN
             SET fence = excluded.fence, state = excluded.state, changed_at = now();
 END $$;
 
--- The short way: true, and the action is DONE with its output if the transaction commits. False: it
--- is not so simple (it was here, or its compensation was); ROLLBACK, and enter tells. Below the floor
--- it is an error.
+-- The short way: true, and the action is DONE with its output if the transaction commits; or an error:
+-- unique_violation (it was here, or its compensation was), and 55000 below the floor. ROLLBACK, and
+-- enter tells. (ON CONFLICT would answer false, and take a fifth of the whole.)
 --
 -- It is called once for the statement that it stands in, and before that looks at any row. What an
 -- action may have to wait for here changes nothing that its effect reads: a double or a compensation
--- that has committed makes it false. So the statement may have the snapshot from before the wait. (A
+-- that has committed makes it fail. So the statement may have the snapshot from before the wait. (A
 -- compensation may not: it waits for the effect that it is to undo.)
 --
 -- It sets no search_path, which would take as long as the rest: nothing in it is looked up by one.
@@ -283,11 +283,7 @@ BEGIN
         (namespace, definition, saga_id, run, step, operation, fence, state, output,
          saga_started_at)
         VALUES (once.namespace, once.definition, once.saga_id, once.run, once.step, 'ACTION',
-                once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at)
-        ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
+                once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at);
     -- As in is_below_floor.
     IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' THEN
         SELECT f.floor INTO STRICT horizon FROM saga_guard.guard_floor f;
