@@ -156,6 +156,31 @@ static void entries_give_back(struct saga *saga, struct journal_entry *entries)
     saga->count = 0;
 }
 
+/* Between 1970 and the year 10000: so that no sum of times and spans is out of range. */
+static bool is_time(int64_t ms)
+{
+    return ms >= 0 && ms < INT64_C(253402300800000);
+}
+
+static int check_times(const struct saga *saga, struct err *err)
+{
+    const struct saga_row *row = &saga->row;
+    if (!is_time(row->started_at_ms) || !is_time(row->updated_at_ms) ||
+        !is_time(row->deadline_at_ms) || !is_time(row->ended_at_ms))
+        return wrong(saga, err, "its row has a time that cannot be");
+    for (size_t i = 0; i < saga->count; i++) {
+        const struct journal_entry *entry = &saga->slots[i]->entry;
+        if (!is_time(entry->leased_at_ms) || !is_time(entry->attempt_until_ms) ||
+            !is_time(entry->lease_until_ms) || !is_time(entry->finished_at_ms) ||
+            !is_time(entry->retry_at_ms))
+            return err_set(
+                err, ERR_INTERNAL,
+                "saga %.64s/%.64s: position %zu of its journal has a time that cannot be",
+                row->definition ? row->definition : "?", row->saga_id ? row->saga_id : "?", i + 1);
+    }
+    return 0;
+}
+
 static int replay_into(struct saga *saga, struct journal_entry *entries, size_t count,
                        struct err *err)
 {
@@ -170,7 +195,9 @@ static int replay_into(struct saga *saga, struct journal_entry *entries, size_t 
         slot->entry = entries[i];
         saga->slots[saga->count++] = slot;
     }
-    int rc = fold(saga, err);
+    int rc = check_times(saga, err);
+    if (!rc)
+        rc = fold(saga, err);
     if (rc)
         return rc;
     saga->at.doubt =

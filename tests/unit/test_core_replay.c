@@ -476,6 +476,33 @@ static void test_decisions_without_memory(void **state)
     world_close(&world);
 }
 
+static void test_a_time_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    static const int64_t times[] = { -1, INT64_MIN, INT64_MAX, INT64_C(253402300800000) };
+    struct world world;
+    world_open(&world, 1);
+    world_start(&world);
+    (void)world_grant(&world);
+    struct journal_entry *entry = &world.entries[0];
+    int64_t *const fields[] = { &entry->leased_at_ms,     &entry->attempt_until_ms,
+                                &entry->lease_until_ms,   &entry->finished_at_ms,
+                                &entry->retry_at_ms,      &world.row.started_at_ms,
+                                &world.row.deadline_at_ms };
+    for (size_t i = 0; i < ARRAY_LEN(fields) * ARRAY_LEN(times); i++) {
+        int64_t *field = fields[i / ARRAY_LEN(times)], was = *field;
+        struct saga *saga = NULL;
+        *field = times[i % ARRAY_LEN(times)];
+        assert_int_equal(saga_replay(world.definition, &world.row, world.entries, world.count,
+                                     &saga, &world.err),
+                         ERR_INTERNAL);
+        assert_non_null(strstr(world.err.msg, "a time that cannot be"));
+        *field = was;
+    }
+    world_reload(&world);
+    world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_lost_doubt_is_refused),
         cmocka_unit_test(test_replay_without_memory),
         cmocka_unit_test(test_decisions_without_memory),
+        cmocka_unit_test(test_a_time_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
