@@ -145,14 +145,15 @@ struct resolution {
     const char *step;
     enum operation
         operation; /* OPERATION_COUNT: the compensation if it was granted, else the action */
-    int64_t fence;                /* of the last attempt that was looked into; 0: not said */
+    int64_t fence; /* of the last attempt that was looked into; 0: not said */
     bool happened;
     struct bytes output;          /* happened: what the step would have reported; borrowed */
     const char *actor, *evidence; /* borrowed; actor may be NULL */
 };
 /* ACCEPTED; ERR_NOT_FOUND: no such step; ERR_INVALID: an output that cannot be; ERR_PRECONDITION
- * with reason LEASE_LIVE, NOTHING_TO_RESOLVE, NEWER_ATTEMPT or RESOLVE_NOT_ALLOWED. Did not happen: it is granted
- * again with a fresh budget; while compensating such an action needs no compensation. */
+ * with reason LEASE_LIVE, NOTHING_TO_RESOLVE, NEWER_ATTEMPT or RESOLVE_NOT_ALLOWED. Did not happen:
+ * it is granted again with a fresh budget; while compensating such an action needs no compensation.
+ */
 MUST_USE int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int64_t now_ms,
                              struct transition *ret, enum verdict *ret_verdict, struct err *err);
 /* Without the compensation that the saga is parked at. step: NULL for that one. ACCEPTED;
