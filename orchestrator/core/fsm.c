@@ -138,7 +138,8 @@ static const struct verb_rule verbs[] = {
       "its outcome is known", NULL },
     { VERB_RESOLVE, COMPENSATING,
       "settles an unknown attempt: an action that did not happen needs no compensation; LEASE_LIVE "
-      "and NOTHING_TO_RESOLVE as in RUNNING", NULL },
+      "and NOTHING_TO_RESOLVE as in RUNNING, LEASE_LIVE also while anything is held if it would have "
+      "to be taken back, too", NULL },
     { VERB_RESOLVE, PARKED_RUNNING,
       "settles an unknown, a foreign or a late effect, and goes on if it is parked for that; "
       "LEASE_LIVE and NOTHING_TO_RESOLVE as in RUNNING", NULL },
