@@ -181,6 +181,39 @@ static int32_t read_lost_leases(const Saga__V1__Operation *message)
     return message->lost_leases_max > INT32_MAX ? INT32_MAX : (int32_t)message->lost_leases_max;
 }
 
+/* Fields that the API names and the core does not run yet: refused, never passed over. */
+static void refuse_unserved(struct reading *reading, const char *path, const char *field,
+                            bool given)
+{
+    if (given)
+        fault(reading, path, field, "is not served yet: leave it out");
+}
+
+static void refuse_of_operation(struct reading *reading, const char *path,
+                                const Saga__V1__Operation *message)
+{
+    refuse_unserved(reading, path, "request", message->request);
+    refuse_unserved(reading, path, "output_type", *message->output_type);
+    refuse_unserved(reading, path, "idempotency_key", *message->idempotency_key);
+    refuse_unserved(reading, path, "probe.request", message->probe && message->probe->request);
+}
+
+static void refuse_of_step(struct reading *reading, const char *path, const Saga__V1__Step *message)
+{
+    refuse_unserved(reading, path, "after", message->n_after);
+    refuse_unserved(reading, path, "at_start", message->at_start);
+    refuse_unserved(reading, path, "pivot", message->pivot);
+    refuse_unserved(reading, path, "delay", message->delay);
+    refuse_unserved(reading, path, "wait_for_signal", message->wait_for_signal);
+}
+
+static void refuse_of_definition(struct reading *reading, const Saga__V1__SagaDefinition *message)
+{
+    refuse_unserved(reading, "", "input_type", *message->input_type);
+    refuse_unserved(reading, "", "key", *message->key);
+    refuse_unserved(reading, "", "labels", message->n_labels);
+}
+
 static void read_operation(struct reading *reading, const char *path,
                            const Saga__V1__SagaDefinition *definition, const Saga__V1__Step *step,
                            bool compensation, struct operation_rule *ret)
@@ -189,6 +222,7 @@ static void read_operation(struct reading *reading, const char *path,
     const Saga__V1__Operation *message = compensation ? step->compensation : step->action;
     if (!message) /* an action that is not there is told as an empty one: it lacks its effect */
         message = &nothing;
+    refuse_of_operation(reading, path, message);
     read_policies(reading, path, message, ret);
     ret->handler = *message->handler
                        ? keep(reading, message->handler)
@@ -210,6 +244,7 @@ static void read_step(struct reading *reading, size_t index,
     char path[PATH_SIZE / 2], operation[PATH_SIZE];
     (void)snprintf(path, sizeof path, "steps[%zu]", index);
     ret->name = keep(reading, message->name);
+    refuse_of_step(reading, path, message);
     (void)snprintf(operation, sizeof operation, "%s.action", path);
     read_operation(reading, operation, definition, message, false, &ret->action);
     switch (message->undo_case) {
@@ -235,6 +270,7 @@ static void read_definition(struct reading *reading, const Saga__V1__SagaDefinit
     ret->namespace_ = keep(reading, *message->namespace_ ? message->namespace_ : "default");
     ret->name = keep(reading, message->name);
     ret->description = keep(reading, message->description);
+    refuse_of_definition(reading, message);
     /* too many are one fault of definition_check, which then looks at none of them */
     size_t count = message->n_steps <= LIMIT_STEPS ? message->n_steps : 0;
     for (size_t i = 0; i < count && !reading->oom; i++)
