@@ -1,13 +1,12 @@
 /* L5: servers whose clocks are wrong, one by two minutes ahead, one by two minutes behind. Goal: a
- * lease, a deadline and a back-off end by the database's clock, whoever judges. Method: libfaketime
- * under both sagads; leases that nobody reports at each of them; the journal's times. */
+ * lease, a deadline and a back-off end by the database's clock, whoever judges. Method: another
+ * wall clock for both sagads; leases that nobody reports at each of them; the journal's times. */
 #include "base/clock.h"
 #include "support/nodes.h"
 #include "support/proof.h"
 #include "support/raw_worker.h"
 #include "support/wait.h"
 
-#include <glob.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -18,37 +17,27 @@ enum { SOON = 10000, EACH = 8, LEASE_MS = 10000, SCAN_MS = 1000, BUSY_MS = 1500,
 static struct nodes nodes;
 static struct rig *const one = &nodes.at[0], *const two = &nodes.at[1];
 
-static int use_clock(struct rig *rig, const char *library, int off_s, const char *envs[5],
-                     char texts[3][512])
+static void use_clock(struct rig *rig, int off_s, const char *envs[4], char texts[2][512])
 {
     const char *options = getenv("ASAN_OPTIONS");
-    (void)snprintf(texts[0], sizeof texts[0], "LD_PRELOAD=%s", library);
-    (void)snprintf(texts[1], sizeof texts[1], "FAKETIME=%+ds", off_s);
+    (void)snprintf(texts[0], sizeof texts[0], "WRONG_CLOCK_S=%d", off_s);
     /* What is preloaded stands before the sanitizer's library, which it minds unless told. */
-    (void)snprintf(texts[2], sizeof texts[2], "ASAN_OPTIONS=%s%sverify_asan_link_order=0",
+    (void)snprintf(texts[1], sizeof texts[1], "ASAN_OPTIONS=%s%sverify_asan_link_order=0",
                    options ? options : "", options ? ":" : "");
     envs[0] = texts[0];
     envs[1] = texts[1];
-    envs[2] = texts[2];
-    envs[3] = "FAKETIME_DONT_FAKE_MONOTONIC=1";
+    envs[2] = "LD_PRELOAD=" WRONG_CLOCK;
     rig->server_env = envs;
-    return 0;
 }
 
 static int setup(void **state)
 {
     (void)state;
-    static const char *envs[2][5];
-    static char texts[2][3][512];
-    glob_t found;
-    if (glob("/usr/lib/*/faketime/libfaketimeMT.so.1", 0, NULL, &found) != 0) {
-        print_error("libfaketime is not installed: deploy/setup.sh\n");
-        return -1;
-    }
-    int rc = use_clock(one, found.gl_pathv[0], OFF_S, envs[0], texts[0]) ||
-             use_clock(two, found.gl_pathv[0], -OFF_S, envs[1], texts[1]);
-    globfree(&found);
-    return rc ? -1 : nodes_up(&nodes, 2, NULL);
+    static const char *envs[2][4];
+    static char texts[2][2][512];
+    use_clock(one, OFF_S, envs[0], texts[0]);
+    use_clock(two, -OFF_S, envs[1], texts[1]);
+    return nodes_up(&nodes, 2, NULL);
 }
 
 static int teardown(void **state)
