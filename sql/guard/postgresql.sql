@@ -31,13 +31,16 @@ CREATE SCHEMA IF NOT EXISTS saga_guard;
 -- One row for each operation that was here. The row of an action is also the lock under which its
 -- compensation decides: whoever wants to decide about a step locks that row first, so there is one
 -- order and no deadlock between the two.
+--
+-- COLLATE "C": names are bytes, not words. An index in the database's own collation would no longer find
+-- its rows after an upgrade of the system's locales, and an effect would happen twice.
 CREATE TABLE IF NOT EXISTS saga_guard.guard (
-    namespace       text        NOT NULL,
-    definition      text        NOT NULL,
-    saga_id         text        NOT NULL,
+    namespace       text COLLATE "C" NOT NULL,
+    definition      text COLLATE "C" NOT NULL,
+    saga_id         text COLLATE "C" NOT NULL,
     run             integer     NOT NULL,
-    step            text        NOT NULL,
-    operation       text        NOT NULL, -- ACTION, COMPENSATION
+    step            text COLLATE "C" NOT NULL,
+    operation       text COLLATE "C" NOT NULL, -- ACTION, COMPENSATION
     fence           bigint      NOT NULL, -- the highest that was here
     -- ENTERED  between enter and done, never committed
     -- DONE     the effect is in this database
@@ -45,7 +48,7 @@ CREATE TABLE IF NOT EXISTS saga_guard.guard (
     -- BLOCKED  an action that never ran and never will: its compensation was here
     -- EMPTY    a compensation that found nothing to undo
     -- SEEN     no effect; only the fence is remembered
-    state           text        NOT NULL,
+    state           text COLLATE "C" NOT NULL,
     output          bytea,
     saga_started_at timestamptz NOT NULL,
     changed_at      timestamptz NOT NULL DEFAULT now(),
@@ -56,6 +59,18 @@ CREATE TABLE IF NOT EXISTS saga_guard.guard (
 -- statement, which takes as long as the insertion.
 ALTER TABLE saga_guard.guard DROP CONSTRAINT IF EXISTS guard_operation_check,
     DROP CONSTRAINT IF EXISTS guard_state_check;
+
+-- As it was before: in the database's collation. (The trigger is made anew below.)
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM pg_attribute a JOIN pg_collation c ON c.oid = a.attcollation
+                   WHERE a.attrelid = 'saga_guard.guard'::regclass AND c.collname <> 'C') THEN
+        DROP TRIGGER IF EXISTS guard_refuse_open_commit ON saga_guard.guard;
+        ALTER TABLE saga_guard.guard
+            ALTER namespace TYPE text COLLATE "C", ALTER definition TYPE text COLLATE "C",
+            ALTER saga_id TYPE text COLLATE "C", ALTER step TYPE text COLLATE "C",
+            ALTER operation TYPE text COLLATE "C", ALTER state TYPE text COLLATE "C";
+    END IF;
+END $$;
 
 CREATE INDEX IF NOT EXISTS guard_saga_started_at
     ON saga_guard.guard USING brin (saga_started_at) WITH (autosummarize = on);
@@ -271,30 +286,40 @@ END $$;
 -- that has committed makes it fail. So the statement may have the snapshot from before the wait. (A
 -- compensation may not: it waits for the effect that it is to undo.)
 --
+-- The floor is read by the statement that claims the row, since a second one takes as long as the claim.
+-- Its snapshot is younger than its lock on the table, for which raise_floor waits: what it reads stays so
+-- until the commit. A transaction that keeps an older snapshot must lock the floor to be told that it
+-- moved.
+--
 -- It sets no search_path, which would take as long as the rest: nothing in it is looked up by one.
 CREATE OR REPLACE FUNCTION saga_guard.once(
         namespace text, definition text, saga_id text, run integer, step text, fence bigint,
         saga_started_at timestamptz, output bytea) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER AS $$
-DECLARE
-    horizon saga_guard.guard_floor.floor%TYPE;
 BEGIN
-    INSERT INTO saga_guard.guard
-        (namespace, definition, saga_id, run, step, operation, fence, state, output,
-         saga_started_at)
-        VALUES (once.namespace, once.definition, once.saga_id, once.run, once.step, 'ACTION',
-                once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at);
-    -- As in is_below_floor.
     IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' THEN
-        SELECT f.floor INTO STRICT horizon FROM saga_guard.guard_floor f;
+        INSERT INTO saga_guard.guard
+            (namespace, definition, saga_id, run, step, operation, fence, state, output,
+             saga_started_at)
+            SELECT once.namespace, once.definition, once.saga_id, once.run, once.step, 'ACTION',
+                   once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at
+                FROM saga_guard.guard_floor f
+                WHERE once.saga_started_at OPERATOR(pg_catalog.>=) f.floor;
     ELSE
-        SELECT f.floor INTO STRICT horizon FROM saga_guard.guard_floor f FOR SHARE;
+        INSERT INTO saga_guard.guard
+            (namespace, definition, saga_id, run, step, operation, fence, state, output,
+             saga_started_at)
+            SELECT once.namespace, once.definition, once.saga_id, once.run, once.step, 'ACTION',
+                   once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at
+                FROM saga_guard.guard_floor f
+                WHERE once.saga_started_at OPERATOR(pg_catalog.>=) f.floor
+                FOR SHARE;
     END IF;
-    IF once.saga_started_at OPERATOR(pg_catalog.<) horizon THEN
-        RAISE EXCEPTION 'saga_guard: the saga is below the floor'
-            USING ERRCODE = 'object_not_in_prerequisite_state';
+    IF FOUND THEN
+        RETURN true;
     END IF;
-    RETURN true;
+    RAISE EXCEPTION 'saga_guard: the saga is below the floor'
+        USING ERRCODE = 'object_not_in_prerequisite_state';
 END $$;
 
 -- The first thing of the business transaction. `operation` is ACTION or COMPENSATION.
@@ -376,9 +401,12 @@ BEGIN
           AND g.step = no_effect.step AND g.state IN ('ENTERED', 'UNDONE');
 END $$;
 
--- Moves the floor up, never down; answers where it is now. Commit before the first purge.
+-- Moves the floor up, never down; answers where it is now. Commit before the first purge. It waits two
+-- seconds for the guarded transactions that are open, and later ones wait behind it; then it fails with
+-- 55P03, nothing was changed, and it is tried again.
 CREATE OR REPLACE FUNCTION saga_guard.raise_floor(new_floor timestamptz) RETURNS timestamptz
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+    LOCK TABLE saga_guard.guard IN SHARE MODE;
     UPDATE saga_guard.guard_floor f SET floor = greatest(f.floor, raise_floor.new_floor)
         RETURNING f.floor;
 $$;

@@ -206,6 +206,55 @@ static void test_a_floor_that_moves_under_a_kept_snapshot_is_a_serialization_err
     must(fixture->watcher, "UPDATE saga_guard.guard_floor SET floor = '-infinity'");
 }
 
+/* Whoever is in goes on with the floor that it saw, which does not move before it is out; whoever
+ * comes then sees the new one, although it was called before that was committed. */
+static void test_the_floor_waits_for_who_is_in_and_who_waits_for_it_sees_it(void **state)
+{
+    struct fixture *fixture = *state;
+    char conninfo[POSTGRES_CONNINFO_SIZE], other[sizeof fixture->saga + 8];
+    (void)snprintf(other, sizeof other, "%s-other", fixture->saga);
+    test_postgres_conninfo(fixture->postgres, "shop", conninfo);
+    PGconn *owner = PQconnectdb(conninfo);
+    must(fixture->first, "BEGIN");
+    assert_string_equal(once(fixture->first, fixture->saga, fixture->saga, 1).word, "PROCEED");
+    assert_int_equal(PQsendQuery(owner, "SELECT saga_guard.raise_floor('2024-05-01 12:00:01+00')"),
+                     1);
+    assert_waits(fixture, owner);
+    must(fixture->second, "BEGIN");
+    send_once(fixture->second, other, 1);
+    assert_waits(fixture, fixture->second);
+    must(fixture->first, "COMMIT");
+    assert_string_equal(receive_answer(owner).word, "2024-05-01 12:00:01+00");
+    assert_string_equal(receive_once(fixture->second).word, "55000");
+    must(fixture->second, "ROLLBACK");
+
+    /* It does not wait for ever, and keeps nobody longer than that. */
+    assert_string_equal(run(fixture->first, other, "ACTION", 1, "r").word, "STALE");
+    must(owner, "UPDATE saga_guard.guard_floor SET floor = '-infinity'");
+    must(fixture->first, "BEGIN");
+    assert_string_equal(once(fixture->first, fixture->saga, other, 1).word, "PROCEED");
+    assert_string_equal(
+        answer_of(PQexec(owner, "SELECT saga_guard.raise_floor('2024-05-01 12:00:01+00'), ''"))
+            .word,
+        "55P03");
+    must(fixture->first, "COMMIT");
+    PQfinish(owner);
+}
+
+/* An index in another collation may lose its rows when the system's locales change. */
+static void test_names_are_bytes_whatever_the_collation_of_the_database(void **state)
+{
+    struct fixture *fixture = *state;
+    PGresult *res =
+        PQexec(fixture->watcher,
+               "SELECT count(*), count(*) FILTER (WHERE collname = 'C') FROM pg_attribute a"
+               " JOIN pg_collation c ON c.oid = attcollation"
+               " WHERE attrelid = 'saga_guard.guard'::regclass AND attnum > 0");
+    assert_string_equal(PQgetvalue(res, 0, 0), "6");
+    assert_string_equal(PQgetvalue(res, 0, 1), "6");
+    PQclear(res);
+}
+
 /* It runs as its owner and sets no search_path: what its caller puts in front is not looked at. */
 static void test_nothing_of_the_callers_search_path_is_used(void **state)
 {
@@ -448,6 +497,8 @@ int main(void)
         GUARD_TEST(test_an_effect_of_many_rows_asks_once),
         GUARD_TEST(test_below_the_floor_it_is_an_error_and_leaves_nothing),
         GUARD_TEST(test_a_floor_that_moves_under_a_kept_snapshot_is_a_serialization_error),
+        GUARD_TEST(test_the_floor_waits_for_who_is_in_and_who_waits_for_it_sees_it),
+        GUARD_TEST(test_names_are_bytes_whatever_the_collation_of_the_database),
         GUARD_TEST(test_nothing_of_the_callers_search_path_is_used),
         GUARD_TEST(test_misuse_is_an_error),
         GUARD_TEST(test_u7_a_concurrent_double_is_left_to_the_long_way),
