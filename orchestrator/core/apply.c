@@ -143,11 +143,11 @@ bool saga_end_input(const struct saga *saga, enum saga_input *ret)
 {
     if (saga->open_count)
         return false;
-    if (saga->at.state == SAGA_RUNNING && plan_forward(saga) < 0) {
+    if (saga->at.state == SAGA_RUNNING && plan_is_all_over(saga)) {
         *ret = IN_LAST_STEP_DONE;
         return true;
     }
-    if (saga->at.state == SAGA_COMPENSATING && plan_backward(saga) < 0) {
+    if (saga->at.state == SAGA_COMPENSATING && plan_is_all_taken_back(saga)) {
         *ret = IN_LAST_COMPENSATION_DONE;
         return true;
     }
@@ -159,8 +159,10 @@ static int check_grant(const struct saga *saga, const struct journal_entry *entr
 {
     size_t step = (size_t)entry->step;
     const struct attempts *attempts = saga_attempts(saga, step, entry->operation);
-    if (saga->open_count)
-        return corrupt(saga, entry, err, "a lease beside a live one");
+    if (plan_lease_of(saga, step))
+        return corrupt(saga, entry, err, "a lease beside a live one of the step");
+    if (entry->operation == OPERATION_COMPENSATION && saga->forward_count)
+        return corrupt(saga, entry, err, "a compensation beside a live action");
     if (entry->try_ != attempts->tries + 1)
         return corrupt(saga, entry, err, "try %" PRId32 " after %" PRId32, entry->try_,
                        attempts->tries);
@@ -169,14 +171,12 @@ static int check_grant(const struct saga *saga, const struct journal_entry *entr
                        saga->last_fence);
     if (attempts->unsettled > 0 && !plan_is_repeatable(saga, step, entry->operation))
         return corrupt(saga, entry, err, "a repeat of an unknown outcome");
-    if (attempts->done || attempts->rejected || attempts->foreign || attempts->passed)
+    if (attempts->done || attempts->rejected || attempts->foreign || attempts->passed_seq)
         return corrupt(saga, entry, err, "a repeat of what is done or refused");
     if (saga->at.state != SAGA_RUNNING && saga->at.state != SAGA_COMPENSATING)
         return corrupt(saga, entry, err, "a lease while %s", saga_state_name(saga->at.state));
-    size_t current = 0;
     enum operation operation = OPERATION_ACTION;
-    if (!plan_current(saga, &current, &operation) || current != step ||
-        operation != entry->operation)
+    if (!plan_is_turn_of(saga, step, &operation) || operation != entry->operation)
         return corrupt(saga, entry, err, "a lease of step %zu out of turn", step);
     return 0;
 }
@@ -211,7 +211,7 @@ static int apply_opened(struct saga *saga, const struct journal_entry *entry, st
     if (!attempts->budget_seq)
         attempts->budget_seq = entry->seq;
     saga->open_count++;
-    saga->last_lease_seq = entry->seq;
+    saga->forward_count += entry->operation == OPERATION_ACTION;
     saga->last_fence = entry->fence;
     return 0;
 }
@@ -220,7 +220,8 @@ static int apply_opened(struct saga *saga, const struct journal_entry *entry, st
 static void settle(struct attempts *attempts)
 {
     attempts->unsettled = 0;
-    attempts->probing = attempts->given_up = false;
+    attempts->probing_seq = 0;
+    attempts->given_up = false;
 }
 
 /* entry: holds the output. */
@@ -247,6 +248,7 @@ static void apply_ended(struct saga *saga, const struct journal_entry *entry)
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
     attempts->open_seq = 0;
     saga->open_count--;
+    saga->forward_count -= entry->operation == OPERATION_ACTION;
     if (entry->outcome == OUTCOME_RELEASED) { /* as if it had never been */
         attempts->tries--;
         attempts->budget_tries--;
@@ -391,13 +393,12 @@ static int apply_late(struct saga *saga, const struct journal_entry *entry, stru
         return 0;
     }
     about->late_settled = true;
-    saga->moved_seq = entry->seq;
     if (outcome_is_success(entry->outcome))
         set_done(saga, entry->operation, attempts, entry);
     else if (--attempts->unsettled == 0)
         settle(attempts);
-    attempts->rejected = entry->outcome == OUTCOME_REJECTED && !attempts->passed;
-    if (attempts->passed && attempts->unsettled == 0)
+    attempts->rejected = entry->outcome == OUTCOME_REJECTED && !attempts->passed_seq;
+    if (attempts->passed_seq && attempts->unsettled == 0)
         set_doubt(saga, attempts, false);
     return 0;
 }
@@ -441,7 +442,6 @@ static int apply_resolve(struct saga *saga, const struct journal_entry *entry, s
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
     if (attempts->open_seq)
         return corrupt(saga, entry, err, "a resolution beside a live lease");
-    saga->moved_seq = entry->seq;
     set_doubt(saga, attempts, false);
     if (!saga_can_settle(saga, entry->step, entry->operation) ||
         (saga->at.state == SAGA_COMPENSATED && would_be_taken_back(saga, entry)))
@@ -469,10 +469,9 @@ static int apply_probing(struct saga *saga, const struct journal_entry *entry, s
                        (int)entry->operation, entry->step);
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, entry->operation);
     if (entry->kind == ENTRY_PROBE)
-        attempts->probing = true;
+        attempts->probing_seq = entry->seq;
     else
         attempts->given_up = true;
-    saga->moved_seq = entry->seq;
     return 0;
 }
 
@@ -488,7 +487,7 @@ static void apply_skip(struct saga *saga, const struct journal_entry *entry)
 static void apply_passed(struct saga *saga, const struct journal_entry *entry)
 {
     struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, OPERATION_ACTION);
-    attempts->passed = true;
+    attempts->passed_seq = entry->seq;
     if (entry->kind != ENTRY_ACCEPT)
         return;
     attempts->given_up = true;
@@ -531,7 +530,7 @@ static void apply_retry(struct saga *saga, const struct journal_entry *entry)
         attempts = saga_attempts(saga, (size_t)entry->step, saga_probed(saga, (size_t)entry->step));
         fresh_budget(attempts);
     }
-    attempts->probing = probe;
+    attempts->probing_seq = probe ? entry->seq : 0;
     attempts->given_up = attempts->rejected = false;
 }
 
@@ -574,7 +573,7 @@ static int apply_decision(struct saga *saga, const struct journal_entry *entry, 
         return corrupt(saga, entry, err, "%s", why.msg);
     if (entry->kind == ENTRY_PARK)
         apply_park(saga, entry);
-    else
+    else if (entry->kind != ENTRY_ACCEPT && entry->kind != ENTRY_CONTINUE)
         saga->moved_seq = entry->seq;
     if (entry->kind == ENTRY_RETRY)
         apply_retry(saga, entry);

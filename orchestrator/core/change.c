@@ -126,6 +126,17 @@ int change_park(struct change *change, enum park_reason reason, int step, enum o
     return change_append(change, &entry);
 }
 
+/* Parked for another step's action, beside which this one went on? */
+static bool is_cleared_by_turning_back(const struct saga *saga)
+{
+    const struct slot *park = saga_slot(saga, saga->park_seq);
+    if (saga->at.state != SAGA_PARKED || park->entry.operation != OPERATION_ACTION)
+        return false;
+    return saga->at.reason == PARK_OUTCOME_UNKNOWN ||
+           saga->at.reason == PARK_IDEMPOTENCY_WINDOW_OVER ||
+           saga->at.reason == PARK_RETRIES_EXHAUSTED || saga->at.reason == PARK_WORKER_KILLER;
+}
+
 int change_compensate(struct change *change, enum cause cause, int step, const char *code,
                       const char *message)
 {
@@ -136,7 +147,11 @@ int change_compensate(struct change *change, enum cause cause, int step, const c
         .error_code = (char *)code, /* borrowed, as above */
         .error_message = (char *)message,
     };
-    return change_append(change, &entry);
+    int rc = change_append(change, &entry);
+    /* What it was parked for is compensated, too, as it stands. */
+    if (!rc && is_cleared_by_turning_back(change->saga))
+        rc = change_resume(change, change->saga->at.park_step, OPERATION_ACTION);
+    return rc;
 }
 
 int change_done(struct change *change, enum operation operation)
@@ -159,9 +174,10 @@ int change_resume(struct change *change, int step, enum operation operation)
 int change_deadline(struct change *change)
 {
     struct saga *saga = change->saga;
-    int step = plan_forward(saga);
-    if (step < 0 || !plan_deadline_is_due(saga, change->now_ms))
+    struct turn turn = plan_turns(saga);
+    if (!plan_deadline_is_due(saga, change->now_ms) || !plan_next(saga, &turn))
         return 0;
+    int step = (int)turn.step; /* the first of those whose turn it is */
     char message[160];
     (void)snprintf(message, sizeof message, "the deadline passed before step \"%s\" was done",
                    saga->definition->steps[step].name);

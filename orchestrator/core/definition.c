@@ -275,7 +275,21 @@ struct definition *definition_new(size_t steps)
     if (!definition->steps)
         return definition_free(definition);
     definition->step_count = steps;
+    for (size_t i = 1; i < steps && i < LIMIT_STEPS; i++)
+        step_set_add(&definition->steps[i].after, i - 1);
+    definition_order(definition);
     return definition;
+}
+
+void definition_order(struct definition *definition)
+{
+    struct step_rule *steps = definition->steps;
+    for (size_t i = 0; i < definition->step_count && i < LIMIT_STEPS; i++) {
+        steps[i].after_all = steps[i].after;
+        for (size_t before = 0; before < i; before++)
+            if (step_set_has(&steps[i].after, before))
+                step_set_add_all(&steps[i].after_all, &steps[before].after_all);
+    }
 }
 
 struct operation_rule *definition_probe_new(void)

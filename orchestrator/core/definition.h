@@ -4,6 +4,7 @@
 #define CORE_DEFINITION_H
 
 #include "base/err.h"
+#include "core/step_set.h"
 #include "core/words.h"
 
 #include <stddef.h>
@@ -46,6 +47,10 @@ struct step_rule {
     struct operation_rule compensation;
     bool guarded;
     int64_t settle_ms; /* -1: not given, where nothing asks for it */
+    /* Steps that stand before it and must be over first: those that it names, and with all that
+     * those come after. definition_new makes a sequence, definition_order the second of the first.
+     */
+    struct step_set after, after_all;
 };
 
 struct definition {
@@ -74,9 +79,11 @@ static inline const struct operation_rule *definition_rule(const struct definiti
     const struct step_rule *rule = &definition->steps[step];
     return operation == OPERATION_COMPENSATION ? &rule->compensation : &rule->action;
 }
-/* An owned, all-zero definition with room for `steps`; NULL when memory is out. Strings are
- * mem_strdup'ed in by whoever fills it (wire/definition_codec.h, tests). */
+/* An owned definition with room for `steps`, in sequence, and else all-zero; NULL when memory is
+ * out. Strings are mem_strdup'ed in by whoever fills it (wire/definition_codec.h, tests). */
 MUST_USE struct definition *definition_new(size_t steps);
+/* Makes `after_all` of the steps' `after`, which names steps before each alone. */
+void definition_order(struct definition *definition);
 /* Fills in the rule of a probe, but for its handler, retry and times; NULL when memory is out. */
 MUST_USE struct operation_rule *definition_probe_new(void);
 struct definition *definition_free(struct definition *definition);

@@ -7,21 +7,11 @@ static int64_t finished_at(const struct saga *saga, int64_t seq)
     return slot ? slot->entry.finished_at_ms : 0;
 }
 
-int plan_forward(const struct saga *saga)
-{
-    for (size_t i = 0; i < saga->definition->step_count; i++) {
-        const struct attempts *action = &saga->steps[i].of[OPERATION_ACTION];
-        if (!action->done && !action->passed)
-            return (int)i;
-    }
-    return -1;
-}
-
 bool plan_is_repeatable(const struct saga *saga, size_t step, enum operation operation)
 {
     const struct attempts *attempts = saga_attempts(saga, step, operation);
-    return saga_rule(saga, step, operation)->effect == EFFECT_IDEMPOTENT && !attempts->probing &&
-           !attempts->given_up;
+    return saga_rule(saga, step, operation)->effect == EFFECT_IDEMPOTENT &&
+           !attempts->probing_seq && !attempts->given_up;
 }
 
 bool plan_is_probed(const struct saga *saga, size_t step, enum operation operation)
@@ -29,7 +19,7 @@ bool plan_is_probed(const struct saga *saga, size_t step, enum operation operati
     const struct operation_rule *rule = saga_rule(saga, step, operation);
     const struct attempts *attempts = saga_attempts(saga, step, operation);
     return rule->probe && attempts->unsettled > 0 && !attempts->given_up &&
-           (rule->effect == EFFECT_PROBED || attempts->probing);
+           (rule->effect == EFFECT_PROBED || attempts->probing_seq);
 }
 
 bool plan_needs_compensation(const struct saga *saga, size_t step)
@@ -40,46 +30,131 @@ bool plan_needs_compensation(const struct saga *saga, size_t step)
            (action->done || action->unsettled > 0);
 }
 
-int plan_backward(const struct saga *saga)
+bool plan_is_all_over(const struct saga *saga)
 {
-    for (size_t i = saga->definition->step_count; i-- > 0;)
-        if (plan_needs_compensation(saga, i))
-            return (int)i;
-    return -1;
-}
-
-bool plan_current(const struct saga *saga, size_t *ret_step, enum operation *ret_operation)
-{
-    bool forward = saga->at.phase == SAGA_RUNNING;
-    int step = forward ? plan_forward(saga) : plan_backward(saga);
-    if (step < 0 || saga_state_is_terminal(saga->at.state))
-        return false;
-    *ret_step = (size_t)step;
-    *ret_operation = forward ? OPERATION_ACTION : OPERATION_COMPENSATION;
-    if (plan_is_probed(saga, (size_t)step, saga_probed(saga, (size_t)step)))
-        *ret_operation = OPERATION_PROBE;
+    for (size_t i = 0; i < saga->definition->step_count; i++)
+        if (!plan_is_over(saga, i))
+            return false;
     return true;
 }
 
-bool plan_undecided(const struct saga *saga)
+bool plan_is_all_taken_back(const struct saga *saga)
 {
-    bool active = saga->at.state == SAGA_RUNNING || saga->at.state == SAGA_COMPENSATING;
-    if (!active || saga->open_count)
+    for (size_t i = 0; i < saga->definition->step_count; i++)
+        if (plan_needs_compensation(saga, i))
+            return false;
+    return true;
+}
+
+struct turn plan_turns(const struct saga *saga)
+{
+    size_t count = saga->definition->step_count;
+    struct turn turn = { .forward = saga->at.phase == SAGA_RUNNING, .left = count };
+    if (saga_state_is_terminal(saga->at.state))
+        turn.left = 0;
+    for (size_t i = 0; turn.forward && i < count; i++)
+        if (plan_is_over(saga, i))
+            step_set_add(&turn.seen, i);
+    return turn;
+}
+
+static bool is_turn(const struct saga *saga, struct turn *turn, size_t step)
+{
+    const struct step_rule *rule = &saga->definition->steps[step];
+    if (turn->forward)
+        return !step_set_has(&turn->seen, step) && step_set_holds(&turn->seen, &rule->after);
+    if (!plan_needs_compensation(saga, step))
         return false;
-    size_t step = 0;
-    enum operation operation = OPERATION_ACTION;
-    if (!plan_current(saga, &step, &operation))
-        return true; /* the end */
-    if (operation == OPERATION_PROBE)
+    bool waits = step_set_has(&turn->seen, step);
+    step_set_add_all(&turn->seen, &rule->after_all);
+    return !waits;
+}
+
+bool plan_next(const struct saga *saga, struct turn *turn)
+{
+    while (turn->left > 0) {
+        size_t step = turn->forward ? saga->definition->step_count - turn->left : turn->left - 1;
+        turn->left--;
+        if (!is_turn(saga, turn, step))
+            continue;
+        turn->step = step;
+        turn->operation = turn->forward ? OPERATION_ACTION : OPERATION_COMPENSATION;
+        if (plan_is_probed(saga, step, saga_probed(saga, step)))
+            turn->operation = OPERATION_PROBE;
+        return true;
+    }
+    return false;
+}
+
+bool plan_is_turn_of(const struct saga *saga, size_t step, enum operation *ret_operation)
+{
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);)
+        if (turn.step == step) {
+            *ret_operation = turn.operation;
+            return true;
+        }
+    return false;
+}
+
+int64_t plan_lease_of(const struct saga *saga, size_t step)
+{
+    const struct step_summary *of = &saga->steps[step];
+    int64_t open = larger(of->of[0].open_seq, of->of[1].open_seq);
+    if (saga->probes)
+        open = larger(open,
+                      larger(saga->probes[step].of[0].open_seq, saga->probes[step].of[1].open_seq));
+    return open;
+}
+
+bool plan_is_free(const struct saga *saga, const struct turn *turn)
+{
+    if (turn->operation == OPERATION_COMPENSATION && saga->forward_count)
         return false;
-    const struct attempts *attempts = saga_attempts(saga, step, operation);
+    return !saga->open_count || !plan_lease_of(saga, turn->step);
+}
+
+static bool is_active(const struct saga *saga)
+{
+    return saga->at.state == SAGA_RUNNING || saga->at.state == SAGA_COMPENSATING;
+}
+
+/* Something that its records lead to, and that was not decided with them. */
+static bool is_undecided(const struct saga *saga, const struct turn *turn)
+{
+    if (turn->operation == OPERATION_PROBE || !plan_is_free(saga, turn))
+        return false;
+    const struct attempts *attempts = saga_attempts(saga, turn->step, turn->operation);
     return attempts->rejected || attempts->foreign ||
-           (attempts->unsettled > 0 && !plan_is_repeatable(saga, step, operation));
+           (attempts->unsettled > 0 && !plan_is_repeatable(saga, turn->step, turn->operation));
+}
+
+bool plan_undecided(const struct saga *saga, size_t *ret_step, enum operation *ret_operation)
+{
+    if (!is_active(saga))
+        return false;
+    bool any = false;
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
+        any = true;
+        if (!is_undecided(saga, &turn))
+            continue;
+        *ret_step = turn.step;
+        *ret_operation = turn.operation;
+        return true;
+    }
+    *ret_operation = OPERATION_COUNT;
+    return !any && !saga->open_count; /* the end */
 }
 
 int64_t plan_open_lease(const struct saga *saga)
 {
-    return saga->open_count ? saga->last_lease_seq : -1;
+    int64_t first = 0;
+    for (size_t i = 0; saga->open_count && i < saga->definition->step_count; i++) {
+        int64_t seq = plan_lease_of(saga, i);
+        if (seq && (!first || saga_slot(saga, seq)->entry.lease_until_ms <
+                                  saga_slot(saga, first)->entry.lease_until_ms))
+            first = seq;
+    }
+    return first;
 }
 
 int64_t plan_backoff_until_ms(const struct saga *saga, size_t step, enum operation operation)
@@ -158,11 +233,41 @@ int64_t plan_deadline_ms(const struct saga *saga)
     return deadline ? deadline + plan_suspended_ms(saga, 0) : 0;
 }
 
+/* When a step became over: as it was done, or as the saga went on without it. */
+static int64_t over_at_ms(const struct saga *saga, size_t step)
+{
+    const struct attempts *action = &saga->steps[step].of[OPERATION_ACTION];
+    return finished_at(saga, action->passed_seq ? action->passed_seq : action->done_seq);
+}
+
+/* What the operation came after. */
+static int64_t turn_since_ms(const struct saga *saga, size_t step, bool forward)
+{
+    int64_t since = larger(saga->row.started_at_ms, finished_at(saga, saga->moved_seq));
+    const struct step_set *after = &saga->definition->steps[step].after;
+    for (size_t i = 0; i < saga->definition->step_count; i++) {
+        const struct step_summary *other = &saga->steps[i];
+        if (forward && step_set_has(after, i))
+            since = larger(since, over_at_ms(saga, i));
+        if (forward)
+            continue;
+        since = larger(since, finished_at(saga, other->of[OPERATION_ACTION].last_seq));
+        if (step_set_has(&saga->definition->steps[i].after_all, step))
+            since = larger(since, finished_at(saga, other->of[OPERATION_COMPENSATION].done_seq));
+    }
+    return since;
+}
+
 int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation operation)
 {
-    /* While steps are a sequence, the operation before it is the last lease that ended. */
-    int64_t since = larger(saga->row.started_at_ms, finished_at(saga, saga->moved_seq));
-    since = larger(since, finished_at(saga, saga->last_lease_seq));
+    bool forward = saga->at.phase == SAGA_RUNNING;
+    int64_t since = turn_since_ms(saga, step, forward);
+    const struct attempts *own = saga_attempts(saga, step, operation);
+    since = larger(since, finished_at(saga, larger(own->last_seq, own->not_done_seq)));
+    if (operation == OPERATION_PROBE) { /* since what it asks about is not repeated any more */
+        const struct attempts *about = saga_attempts(saga, step, saga_probed(saga, step));
+        since = larger(since, finished_at(saga, larger(about->last_seq, about->probing_seq)));
+    }
     return larger(since, plan_not_before_ms(saga, step, operation));
 }
 
@@ -225,52 +330,77 @@ enum stop plan_stop(const struct saga *saga, size_t step, enum operation operati
     return STOP_NONE;
 }
 
-size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable *ret, size_t max)
+enum stop plan_stop_due(const struct saga *saga, int64_t now_ms, size_t *ret_step,
+                        enum operation *ret_operation)
 {
-    size_t step = 0;
-    enum operation operation = OPERATION_ACTION;
-    bool active = saga->at.state == SAGA_RUNNING || saga->at.state == SAGA_COMPENSATING;
-    if (!max || !active || saga->open_count || !plan_current(saga, &step, &operation))
-        return 0;
-    if (plan_undecided(saga))
-        return 0;
-    int64_t stop_at;
-    if (plan_stop(saga, step, operation, &stop_at) != STOP_NONE && now_ms >= stop_at)
-        return 0;
-    int64_t since = plan_since_ms(saga, step, operation);
-    if (plan_deadline_is_due(saga, now_ms) || now_ms < plan_not_before_ms(saga, step, operation))
-        return 0;
-    ret[0] = (struct grantable){ (uint16_t)step, operation, since ? since : now_ms,
-                                 saga_rule(saga, step, operation) };
-    return 1;
+    if (!is_active(saga))
+        return STOP_NONE;
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
+        int64_t at_ms;
+        enum stop why = plan_is_free(saga, &turn)
+                            ? plan_stop(saga, turn.step, turn.operation, &at_ms)
+                            : STOP_NONE;
+        if (why == STOP_NONE || now_ms < at_ms)
+            continue;
+        *ret_step = turn.step;
+        *ret_operation = turn.operation;
+        return why;
+    }
+    return STOP_NONE;
 }
 
-int64_t saga_grantable_at(const struct saga *saga)
+size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable *ret, size_t max)
 {
-    size_t step = 0;
+    size_t count = 0, step = 0;
     enum operation operation = OPERATION_ACTION;
-    bool active = saga->at.state == SAGA_RUNNING || saga->at.state == SAGA_COMPENSATING;
-    if (!active || saga->open_count || !plan_current(saga, &step, &operation))
-        return INT64_MAX;
-    int64_t until = plan_not_before_ms(saga, step, operation);
-    return until ? until : INT64_MAX;
+    if (!is_active(saga) || plan_deadline_is_due(saga, now_ms) ||
+        plan_undecided(saga, &step, &operation) ||
+        plan_stop_due(saga, now_ms, &step, &operation) != STOP_NONE)
+        return 0;
+    for (struct turn turn = plan_turns(saga); count < max && plan_next(saga, &turn);) {
+        if (!plan_is_free(saga, &turn) ||
+            now_ms < plan_not_before_ms(saga, turn.step, turn.operation))
+            continue;
+        int64_t since = plan_since_ms(saga, turn.step, turn.operation);
+        ret[count++] =
+            (struct grantable){ (uint16_t)turn.step, turn.operation, since ? since : now_ms,
+                                saga_rule(saga, turn.step, turn.operation) };
+    }
+    return count;
+}
+
+int64_t saga_grantable_at(const struct saga *saga, int64_t now_ms)
+{
+    int64_t first = INT64_MAX;
+    if (!is_active(saga))
+        return first;
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
+        int64_t until = plan_not_before_ms(saga, turn.step, turn.operation);
+        if (until > now_ms && plan_is_free(saga, &turn))
+            first = smaller(first, until);
+    }
+    return first;
 }
 
 int64_t saga_due_at(const struct saga *saga)
 {
     int64_t due = INT64_MAX;
-    if (plan_undecided(saga))
+    size_t step = 0;
+    enum operation operation = OPERATION_ACTION;
+    if (plan_undecided(saga, &step, &operation))
         return 0;
-    if (saga->open_count) /* it expires when lease_until is past, not when it is reached */
-        due = saga_slot(saga, plan_open_lease(saga))->entry.lease_until_ms + 1;
-    if (saga->at.state != SAGA_RUNNING && saga->at.state != SAGA_COMPENSATING)
+    int64_t open = plan_open_lease(saga);
+    if (open) /* it expires when lease_until is past, not when it is reached */
+        due = saga_slot(saga, open)->entry.lease_until_ms + 1;
+    if (!is_active(saga))
         return due;
     if (plan_deadline_is_due(saga, INT64_MAX))
         due = smaller(due, plan_deadline_ms(saga));
-    size_t step = 0;
-    enum operation operation = OPERATION_ACTION;
-    int64_t stop_at = INT64_MAX;
-    if (!saga->open_count && plan_current(saga, &step, &operation))
-        (void)plan_stop(saga, step, operation, &stop_at); /* the time is all that is asked */
-    return smaller(due, stop_at);
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
+        int64_t stop_at = INT64_MAX;
+        if (plan_is_free(saga, &turn) &&
+            plan_stop(saga, turn.step, turn.operation, &stop_at) != STOP_NONE)
+            due = smaller(due, stop_at);
+    }
+    return due;
 }

@@ -13,8 +13,8 @@ static bool attempts_equal(const struct attempts *a, const struct attempts *b)
            a->late_seq == b->late_seq && a->done_seq == b->done_seq && a->done == b->done &&
            a->rejected == b->rejected && a->foreign == b->foreign &&
            a->window_seq == b->window_seq && a->not_done_seq == b->not_done_seq &&
-           a->generation == b->generation && a->probing == b->probing &&
-           a->given_up == b->given_up && a->passed == b->passed && a->doubt == b->doubt;
+           a->generation == b->generation && a->probing_seq == b->probing_seq &&
+           a->given_up == b->given_up && a->passed_seq == b->passed_seq && a->doubt == b->doubt;
 }
 
 static bool steps_equal(const struct step_summary *a, const struct step_summary *b)
@@ -29,7 +29,7 @@ static bool summaries_equal(const struct saga *a, const struct saga *b)
             (a->probes && !steps_equal(&a->probes[i], &b->probes[i])))
             return false;
     return a->bytes == b->bytes && a->output_bytes == b->output_bytes &&
-           a->open_count == b->open_count && a->last_lease_seq == b->last_lease_seq &&
+           a->open_count == b->open_count && a->forward_count == b->forward_count &&
            a->last_fence == b->last_fence && a->turned_back_seq == b->turned_back_seq &&
            a->park_seq == b->park_seq && a->retry_seq == b->retry_seq &&
            a->moved_seq == b->moved_seq && a->resumed_seq == b->resumed_seq &&
@@ -108,9 +108,9 @@ static int check_goes_on(const struct saga *saga, struct err *err)
     if (saga_state_is_terminal(saga->at.state)) {
         if (saga->open_count)
             return wrong(saga, err, "a live lease after the end");
-        if (saga->at.state == SAGA_SUCCEEDED && plan_forward(saga) >= 0)
+        if (saga->at.state == SAGA_SUCCEEDED && !plan_is_all_over(saga))
             return wrong(saga, err, "SUCCEEDED with a step that is not done");
-        if (saga->at.state == SAGA_COMPENSATED && plan_backward(saga) >= 0)
+        if (saga->at.state == SAGA_COMPENSATED && !plan_is_all_taken_back(saga))
             return wrong(saga, err, "COMPENSATED with a step that is not taken back");
         return 0;
     }

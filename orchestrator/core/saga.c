@@ -97,12 +97,20 @@ static void lease_times(struct journal_entry *lease, const struct transition *tr
     lease->lease_until_ms = smaller(now_ms + transition->lease_ms, lease->attempt_until_ms);
 }
 
+static bool is_grantable(const struct saga *saga, const struct grantable *what, int64_t now_ms)
+{
+    struct grantable all[LIMIT_STEPS];
+    size_t count = saga_grantable(saga, now_ms, all, LIMIT_STEPS);
+    for (size_t i = 0; i < count; i++)
+        if (all[i].step == what->step)
+            return all[i].operation == what->operation;
+    return false;
+}
+
 int saga_grant(struct saga *saga, const struct grantable *what, const char *worker, int64_t epoch,
                int64_t now_ms, struct transition *transition, struct err *err)
 {
-    struct grantable next;
-    if (saga_grantable(saga, now_ms, &next, 1) != 1 || next.step != what->step ||
-        next.operation != what->operation)
+    if (transition->lease_ms || !is_grantable(saga, what, now_ms))
         return err_set(err, ERR_INTERNAL, "grant: step %u is not grantable", what->step);
     const struct operation_rule *rule = saga_rule(saga, what->step, what->operation);
     int64_t last_epoch = saga->last_fence >> FENCE_EPOCH_SHIFT;

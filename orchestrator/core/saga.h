@@ -134,8 +134,9 @@ MUST_USE int saga_on_time(struct saga *saga, int64_t now_ms, bool expiry_allowed
 MUST_USE int saga_on_cancel(struct saga *saga, const char *actor, const char *reason,
                             int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
                             struct err *err);
-/* step: NULL for the one that the saga stands at. ACCEPTED; ERR_NOT_FOUND: the definition has no
- * such step; ERR_PRECONDITION with reason OUTCOME_UNKNOWN, LEASE_LIVE or RETRY_NOT_ALLOWED. */
+/* step: NULL for the one that the saga is parked at, or that comes first of those whose turn it is.
+ * ACCEPTED; ERR_NOT_FOUND: the definition has no such step; ERR_PRECONDITION with reason
+ * OUTCOME_UNKNOWN, LEASE_LIVE or RETRY_NOT_ALLOWED. */
 MUST_USE int saga_on_retry(struct saga *saga, const char *step, const char *actor,
                            const char *reason, int64_t now_ms, struct transition *ret,
                            enum verdict *ret_verdict, struct err *err);
@@ -186,13 +187,13 @@ struct grantable {
     int64_t since_ms;                  /* grantable since */
     const struct operation_rule *rule; /* PROBE: the probe's */
 };
-/* Fills ret and returns how many (0 or 1 while steps are a sequence). Also right between an event
- * and its commit: so a finish and the next grant travel in one transaction. */
+/* Fills ret and returns how many, at most max. Also right between an event and its commit: so a
+ * finish and the next grant travel in one transaction. */
 size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable *ret, size_t max);
-/* Appends a lease to the transition of the event just applied (or to an empty one, all zero).
- * worker is copied. The caller has credit for the handler and keeps it reserved until the commit is
- * known. The fence's epoch never falls within a saga: an older `epoch` than that of its last lease
- * is raised to it. */
+/* Appends a lease to the transition of the event just applied (or to an empty one, all zero); one
+ * lease a transition. worker is copied. The caller has credit for the handler and keeps it reserved
+ * until the commit is known. The fence's epoch never falls within a saga: an older `epoch` than
+ * that of its last lease is raised to it. */
 MUST_USE int saga_grant(struct saga *saga, const struct grantable *what, const char *worker,
                         int64_t epoch, int64_t now_ms, struct transition *transition,
                         struct err *err);
@@ -209,9 +210,9 @@ void saga_committed(struct saga *saga, const struct transition *transition, int6
 
 /* When saga_on_time may next have something to do (in the past: now); INT64_MAX: never. */
 int64_t saga_due_at(const struct saga *saga);
-/* When something becomes grantable by time alone (end of a back-off or of settle time; in the past:
- * it is so already); INT64_MAX: nothing does. */
-int64_t saga_grantable_at(const struct saga *saga);
+/* When something that is not grantable yet becomes so by time alone (end of a back-off or of settle
+ * time); INT64_MAX: nothing does. */
+int64_t saga_grantable_at(const struct saga *saga, int64_t now_ms);
 
 /* Invariants of a copy that has no transition in flight; used after each step in debug builds and
  * after each load always. */

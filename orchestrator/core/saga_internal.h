@@ -31,12 +31,12 @@ struct attempts {
     int64_t done_seq;     /* the entry that holds the output: LEASE, LATE_REPORT or RESOLVE */
     int64_t window_seq;   /* first lease since nothing was unsettled: the window counts from it */
     int64_t not_done_seq; /* last RESOLVE that said NOT_DONE */
+    int64_t probing_seq;  /* PROBE: IDEMPOTENT, and not repeated any more, the probe decides */
+    int64_t passed_seq;   /* ACCEPT or CONTINUE: the saga went on without it */
     int32_t generation;   /* how many said so: of the idempotency key */
     bool done, rejected;
     bool foreign;  /* the effect exists, but not by us: neither done nor maybe */
-    bool probing;  /* IDEMPOTENT, and not repeated any more: the probe decides */
     bool given_up; /* nor does the probe: what on_unknown says was done */
-    bool passed;   /* the saga went on without it: unconfirmed, or left out */
     bool doubt;    /* unconfirmed, skipped or contradicted: somebody has yet to look */
 };
 
@@ -69,12 +69,12 @@ struct saga {
     int64_t bytes;           /* of the journal, roughly as stored */
     int64_t output_bytes;    /* of the actions that are done: later tasks carry them */
     int64_t open_count;      /* live leases */
-    int64_t last_lease_seq;  /* while steps are a sequence: the last one to end */
+    int64_t forward_count;   /* those of actions: no compensation is granted beside one */
     int64_t last_fence;      /* of a lease */
     int64_t turned_back_seq; /* the COMPENSATE entry */
     int64_t park_seq;        /* last PARK entry */
     int64_t retry_seq;       /* last RETRY entry */
-    int64_t moved_seq;       /* last decision that let something go on */
+    int64_t moved_seq;       /* last decision that let the whole saga go on */
     int64_t resumed_seq;     /* last RESUME after SUSPENDED */
     bool deadline_parked;    /* which it does only once */
     struct step_summary *steps;
@@ -147,19 +147,45 @@ bool saga_late_resolves(const struct saga *saga, const struct journal_entry *lea
 
 /* plan.c */
 
-/* The first step that is neither done nor passed; -1: all are. */
-int plan_forward(const struct saga *saga);
-/* The last step that is to be taken back; -1: none. */
-int plan_backward(const struct saga *saga);
+/* Is it behind the saga: done, or passed? */
+static inline bool plan_is_over(const struct saga *saga, size_t step)
+{
+    const struct attempts *action = &saga->steps[step].of[OPERATION_ACTION];
+    return action->done || action->passed_seq;
+}
 bool plan_needs_compensation(const struct saga *saga, size_t step);
-/* What the phase comes to next, whatever may hold it up; false: nothing. */
-bool plan_current(const struct saga *saga, size_t *ret_step, enum operation *ret_operation);
+/* Nothing is left to do in that direction. */
+bool plan_is_all_over(const struct saga *saga);
+bool plan_is_all_taken_back(const struct saga *saga);
+
+/* Operations whose turn it is, leased or not and whatever else may hold them up: forward those of
+ * steps that come after nothing which is not over, from the first; backward the compensations (or
+ * probes) of steps after which nothing is left to take back, from the last.
+ *
+ *   for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) ... turn.step,
+ * turn.operation */
+struct turn {
+    size_t step;
+    enum operation operation;
+    bool forward;
+    size_t left; /* steps that were not looked at */
+    struct step_set
+        seen; /* forward: the steps that are over; backward: those that wait for others */
+};
+struct turn plan_turns(const struct saga *saga);
+bool plan_next(const struct saga *saga, struct turn *turn);
+/* Is it this step's turn? */
+bool plan_is_turn_of(const struct saga *saga, size_t step, enum operation *ret_operation);
+/* Is nobody at work on it, and may somebody be? */
+bool plan_is_free(const struct saga *saga, const struct turn *turn);
+/* The live lease of the step, be it of its action, its compensation or a probe; 0: none. */
+int64_t plan_lease_of(const struct saga *saga, size_t step);
 /* Something follows from the records and was not written with them: the end, or what a refusal or
  * an unknown outcome leads to. With one copy that does not happen; but a plain finish looks at its
  * lease alone, and a stale copy of another node may not know that the saga was turned back, or
- * released from PARKED, meanwhile. Time decides it. */
-bool plan_undecided(const struct saga *saga);
-/* A live lease, -1 if there is none. */
+ * released from PARKED, meanwhile. Time decides it. OPERATION_COUNT: the end. */
+bool plan_undecided(const struct saga *saga, size_t *ret_step, enum operation *ret_operation);
+/* The live lease that ends first, 0 if there is none. */
 int64_t plan_open_lease(const struct saga *saga);
 int64_t plan_backoff_until_ms(const struct saga *saga, size_t step, enum operation operation);
 /* A compensation waits for this: requests that may still be on their way. */
@@ -178,6 +204,7 @@ int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq);
 int64_t plan_deadline_ms(const struct saga *saga);
 /* Not grantable before; 0: no such wait. */
 int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation operation);
+/* Grantable since, or from then on. */
 int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation operation);
 bool plan_deadline_is_due(const struct saga *saga, int64_t now_ms);
 bool plan_limit_reached(const struct saga *saga);
@@ -194,6 +221,9 @@ enum stop {
 /* What ends the wait of an operation that is not leased, and when; STOP_NONE: INT64_MAX. */
 enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
                     int64_t *ret_at_ms);
+/* The first that is due. */
+enum stop plan_stop_due(const struct saga *saga, int64_t now_ms, size_t *ret_step,
+                        enum operation *ret_operation);
 
 /* change.c */
 

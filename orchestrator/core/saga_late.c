@@ -52,7 +52,7 @@ static bool speaks_against(const struct saga *saga, const struct journal_entry *
     if (saga->at.phase == SAGA_COMPENSATING && rule->has_compensation && !action->done &&
         action->unsettled == 0)
         return true; /* recorded as without effect: no compensation is planned */
-    if (action->passed && !action->done && action->unsettled == 0)
+    if (action->passed_seq && !action->done && action->unsettled == 0)
         return true; /* it went on as without it */
     return !idempotent;
 }
@@ -74,7 +74,7 @@ static int late_settled(struct change *change, const struct journal_entry *lease
         if (rc)
             return rc;
     }
-    if (attempts->passed)
+    if (attempts->passed_seq)
         return 0; /* the saga went on without it: what it says is recorded */
     if (report->outcome == OUTCOME_REJECTED && operation == OPERATION_COMPENSATION) {
         if (saga->at.state == SAGA_COMPENSATING || parked_for)
@@ -114,7 +114,8 @@ static int late_probe(struct change *change, int64_t seq, const struct report *r
     const struct journal_entry *lease = &slot->entry;
     enum operation probed = slot->of_undo ? OPERATION_COMPENSATION : OPERATION_ACTION;
     *ret_verdict = VERDICT_STALE;
-    if (saga->open_count || !saga_probe_settles(saga, lease, probed, report->outcome))
+    if (plan_lease_of(saga, (size_t)lease->step) ||
+        !saga_probe_settles(saga, lease, probed, report->outcome))
         return 0;
     struct journal_entry late = {
         .kind = ENTRY_LATE_REPORT,

@@ -46,16 +46,28 @@ int saga_on_cancel(struct saga *saga, const char *actor, const char *reason, int
     return 0;
 }
 
+/* -1 with ERR_NOT_FOUND when there is no such step. */
+static int find_step(const struct saga *saga, const char *name, struct err *err)
+{
+    int step = definition_step_find(saga->definition, name);
+    if (step < 0)
+        (void)err_set(err, ERR_NOT_FOUND, "definition \"%s\" has no step \"%.64s\"",
+                      saga->definition->name, name);
+    return step;
+}
+
 static int refuse(struct err *err, const char *why)
 {
     return err_reason(err, ERR_PRECONDITION, "RETRY_NOT_ALLOWED", "%s", why);
 }
 
-static int check_live(const struct saga *saga, struct err *err)
+/* step: -1 for any. */
+static int check_live(const struct saga *saga, int step, struct err *err)
 {
-    if (!saga->open_count)
+    int64_t seq = step < 0 ? plan_open_lease(saga) : plan_lease_of(saga, (size_t)step);
+    if (!seq)
         return 0;
-    const struct journal_entry *lease = &saga_slot(saga, plan_open_lease(saga))->entry;
+    const struct journal_entry *lease = &saga_slot(saga, seq)->entry;
     return err_reason(err, ERR_PRECONDITION, "LEASE_LIVE",
                       "worker %.160s holds a lease of step \"%s\" until %" PRId64
                       " (Unix ms): wait for its report or the end of the lease",
@@ -129,12 +141,33 @@ static bool is_safe_to_repeat(const struct saga *saga, size_t step, enum operati
             now_ms + ATTEMPT_LEAST_MS < plan_send_before_ms(saga, step, operation));
 }
 
+/* Of those whose turn it is the one that was asked for (-1: none was), that it is parked at, that
+ * backs off, or the first. */
+static bool retried_turn(const struct saga *saga, int asked, int64_t now_ms, struct turn *ret)
+{
+    bool any = false;
+    int parked_at = saga->at.state == SAGA_PARKED ? saga->at.park_step : -1;
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
+        bool backs_off = plan_backoff_until_ms(saga, turn.step, turn.operation) > now_ms;
+        bool named = (int)turn.step == (asked >= 0 ? asked : parked_at);
+        if (!any || named || (asked < 0 && backs_off))
+            *ret = turn;
+        any = true;
+        if (named || (asked < 0 && parked_at < 0 && backs_off))
+            break;
+    }
+    return any;
+}
+
 /* What a retry runs again: the probe where the operation itself may not be. */
-static bool retried(const struct saga *saga, int64_t now_ms, size_t *ret_step,
+static bool retried(const struct saga *saga, int asked, int64_t now_ms, size_t *ret_step,
                     enum operation *ret_operation)
 {
-    if (!plan_current(saga, ret_step, ret_operation))
+    struct turn turn;
+    if (!retried_turn(saga, asked, now_ms, &turn))
         return false;
+    *ret_step = turn.step;
+    *ret_operation = turn.operation;
     if (*ret_operation != OPERATION_PROBE &&
         !is_safe_to_repeat(saga, *ret_step, *ret_operation, now_ms) &&
         saga_rule(saga, *ret_step, *ret_operation)->probe)
@@ -148,8 +181,9 @@ static int check_retry(const struct saga *saga, int step, enum operation operati
 {
     bool parked = saga->at.state == SAGA_PARKED;
     int rc = parked ? check_parked(saga, err) : 0;
-    if (!rc)
-        rc = check_live(saga, err);
+    if (!rc && step >= 0) /* no compensation begins beside any action */
+        rc = check_live(
+            saga, operation == OPERATION_COMPENSATION && saga->forward_count ? -1 : step, err);
     if (rc)
         return rc;
     if (step < 0)
@@ -173,16 +207,14 @@ int saga_on_retry(struct saga *saga, const char *step, const char *actor, const 
                   int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
                   struct err *err)
 {
-    if (step && definition_step_find(saga->definition, step) < 0)
-        return err_set(err, ERR_NOT_FOUND, "definition \"%s\" has no step \"%.64s\"",
-                       saga->definition->name, step);
-    int rc = ask_table(saga, VERB_RETRY, err);
+    int asked = step ? find_step(saga, step, err) : -1;
+    int rc = step && asked < 0 ? (int)err->code : ask_table(saga, VERB_RETRY, err);
     if (rc)
         return rc;
     size_t current = 0;
     enum operation operation = OPERATION_ACTION;
-    bool any = retried(saga, now_ms, &current, &operation);
-    if (step && (!any || definition_step_find(saga->definition, step) != (int)current))
+    bool any = retried(saga, asked, now_ms, &current, &operation);
+    if (step && (!any || asked != (int)current))
         return err_reason(err, ERR_PRECONDITION, "RETRY_NOT_ALLOWED",
                           "the saga does not stand at step \"%.64s\" but at \"%s\"", step,
                           any ? saga->definition->steps[current].name : "its end");
@@ -208,16 +240,6 @@ int saga_on_retry(struct saga *saga, const char *step, const char *actor, const 
     *ret = transition;
     *ret_verdict = VERDICT_ACCEPTED;
     return 0;
-}
-
-/* -1 with ERR_NOT_FOUND when there is no such step. */
-static int find_step(const struct saga *saga, const char *name, struct err *err)
-{
-    int step = definition_step_find(saga->definition, name);
-    if (step < 0)
-        (void)err_set(err, ERR_NOT_FOUND, "definition \"%s\" has no step \"%.64s\"",
-                      saga->definition->name, name);
-    return step;
 }
 
 /* The lease that was looked into; NULL: not said, or there is no such one. */
@@ -258,7 +280,7 @@ static int check_resolution(const struct saga *saga, const struct resolution *re
     const struct attempts *attempts = saga_attempts(saga, (size_t)step, operation);
     const char *what = operation == OPERATION_ACTION ? "action" : "compensation";
     if (attempts->open_seq)
-        return check_live(saga, err);
+        return check_live(saga, step, err);
     bool ended = saga_state_is_terminal(saga->at.state);
     /* A doubt needs a word, whatever it changes: after the end none of it is anybody's but this. */
     bool late = attempts->doubt || (ended && saga->at.doubt && attempts->last_seq);
@@ -278,7 +300,7 @@ static int check_resolution(const struct saga *saga, const struct resolution *re
                 attempts->unsettled == 0 && saga->at.phase == SAGA_COMPENSATING && !ended &&
                 saga->definition->steps[step].has_compensation;
     if (adds && saga->open_count)
-        return check_live(saga, err);
+        return check_live(saga, -1, err);
     if (resolution->output.size &&
         (!resolution->happened || !settles || operation == OPERATION_COMPENSATION))
         return err_field(err, "output",
@@ -337,22 +359,19 @@ int saga_on_skip(struct saga *saga, const char *step, const char *actor, const c
     if (step && asked < 0)
         return (int)err->code;
     int rc = ask_table(saga, VERB_SKIP, err);
+    int current = saga->at.park_step;
     if (!rc)
-        rc = check_live(saga, err);
+        rc = check_live(saga, saga->forward_count ? -1 : current, err);
     if (rc)
         return rc;
-    size_t current = 0;
     enum operation operation = OPERATION_ACTION;
-    bool any = plan_current(saga, &current, &operation);
-    if (!any || saga->at.park_step != (int)current || (step && asked != (int)current))
+    bool stands = current >= 0 && plan_is_turn_of(saga, (size_t)current, &operation);
+    if (!stands || (step && asked != current))
         return err_reason(err, ERR_PRECONDITION, "SKIP_NOT_ALLOWED",
                           "the saga is not parked at the compensation of step \"%.64s\": it stands "
                           "at \"%s\"",
-                          step  ? step
-                          : any ? saga->definition->steps[current].name
-                                : "?",
-                          saga->at.park_step >= 0 ? saga->definition->steps[saga->at.park_step].name
-                                                  : "no step");
+                          step ? step : "?",
+                          current >= 0 ? saga->definition->steps[current].name : "no step");
     struct transition transition;
     struct change change = change_begin(saga, now_ms, NULL, &transition, err);
     struct journal_entry entry = {
@@ -377,7 +396,7 @@ int saga_on_abandon(struct saga *saga, const char *actor, const char *reason, in
 {
     int rc = ask_table(saga, VERB_ABANDON, err);
     if (!rc)
-        rc = check_live(saga, err);
+        rc = check_live(saga, -1, err);
     if (rc)
         return rc;
     struct transition transition;

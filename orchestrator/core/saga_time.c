@@ -81,13 +81,11 @@ static int stop(struct change *change, int step, enum operation operation, enum 
 }
 
 /* Without an operation that is left the end follows, by change_close. */
-static int decide_undecided(struct change *change)
+static int decide_undecided(struct change *change, size_t step, enum operation operation)
 {
-    const struct saga *saga = change->saga;
-    size_t step = 0;
-    enum operation operation = OPERATION_ACTION;
-    if (!plan_current(saga, &step, &operation))
+    if (operation == OPERATION_COUNT)
         return 0;
+    const struct saga *saga = change->saga;
     const struct attempts *attempts = saga_attempts(saga, step, operation);
     const struct slot *last = saga_slot(saga, attempts->ended_seq);
     const char *code = last ? last->entry.error_code : NULL;
@@ -106,8 +104,10 @@ static int decide_undecided(struct change *change)
 static bool decide_due(struct change *change, bool expiry_allowed, int *ret_rc)
 {
     struct saga *saga = change->saga;
-    if (plan_undecided(saga)) {
-        *ret_rc = decide_undecided(change);
+    size_t step = 0;
+    enum operation operation = OPERATION_ACTION;
+    if (plan_undecided(saga, &step, &operation)) {
+        *ret_rc = decide_undecided(change, step, operation);
         return true;
     }
     int64_t open = plan_open_lease(saga);
@@ -120,14 +120,8 @@ static bool decide_due(struct change *change, bool expiry_allowed, int *ret_rc)
         *ret_rc = change_deadline(change);
         return true;
     }
-    size_t step = 0;
-    enum operation operation = OPERATION_ACTION;
-    bool active = saga->at.state == SAGA_RUNNING || saga->at.state == SAGA_COMPENSATING;
-    if (!active || open > 0 || !plan_current(saga, &step, &operation))
-        return false;
-    int64_t stop_at;
-    enum stop why = plan_stop(saga, step, operation, &stop_at);
-    if (why == STOP_NONE || change->now_ms < stop_at)
+    enum stop why = plan_stop_due(saga, change->now_ms, &step, &operation);
+    if (why == STOP_NONE)
         return false;
     *ret_rc = stop(change, (int)step, operation, why);
     return true;

@@ -60,7 +60,8 @@ static void view_waiting_action(const struct saga *saga, size_t step, int64_t no
                                 struct step_view *ret)
 {
     const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
-    if (plan_forward(saga) != (int)step) {
+    enum operation operation;
+    if (!plan_is_turn_of(saga, step, &operation)) {
         set(ret, STEP_PENDING, saga->row.started_at_ms);
         return;
     }
@@ -92,7 +93,7 @@ static void view_action(const struct saga *saga, size_t step, int64_t now_ms, st
         set(ret, STEP_DONE, ended_at(saga, action));
     else if (action->foreign)
         set(ret, STEP_UNKNOWN, finished_at(saga, saga->park_seq));
-    else if (action->passed)
+    else if (action->passed_seq)
         set(ret, action->unsettled > 0 ? STEP_UNCONFIRMED : STEP_LEFT_OUT, ended_at(saga, action));
     else if (saga->at.phase == SAGA_RUNNING)
         view_waiting_action(saga, step, now_ms, ret);
@@ -119,9 +120,9 @@ static void view_next_compensation(const struct saga *saga, size_t step, int64_t
                (parked || plan_is_probed(saga, step, OPERATION_COMPENSATION))) {
         set(ret, STEP_COMPENSATION_UNKNOWN, finished_at(saga, undo->ended_seq));
         ret->next_ms = parked ? 0 : plan_backoff_until_ms(saga, step, OPERATION_PROBE);
-    } else if (saga->open_count || plan_settle_until_ms(saga, step) > now_ms) {
+    } else if (saga->forward_count || plan_settle_until_ms(saga, step) > now_ms) {
         set(ret, STEP_COMPENSATION_WAITING, turned_back);
-        ret->next_ms = saga->open_count ? 0 : plan_settle_until_ms(saga, step);
+        ret->next_ms = saga->forward_count ? 0 : plan_settle_until_ms(saga, step);
     } else if (plan_not_before_ms(saga, step, OPERATION_COMPENSATION) > now_ms) {
         set(ret, STEP_COMPENSATION_BACKOFF,
             larger(finished_at(saga, undo->backoff_seq), finished_at(saga, undo->not_done_seq)));
@@ -137,6 +138,7 @@ static void view_compensation(const struct saga *saga, size_t step, int64_t now_
                               struct step_view *ret)
 {
     const struct attempts *undo = saga_attempts(saga, step, OPERATION_COMPENSATION);
+    enum operation operation;
     if (undo->open_seq)
         set(ret, STEP_COMPENSATION_LEASED, saga_slot(saga, undo->open_seq)->entry.leased_at_ms);
     else if (undo->done && saga_slot(saga, undo->done_seq)->entry.kind == ENTRY_SKIP)
@@ -147,7 +149,7 @@ static void view_compensation(const struct saga *saga, size_t step, int64_t now_
         set(ret, STEP_COMPENSATION_UNKNOWN, finished_at(saga, saga->park_seq));
     else if (undo->rejected)
         set(ret, STEP_COMPENSATION_REJECTED, ended_at(saga, undo));
-    else if (plan_backward(saga) == (int)step)
+    else if (plan_is_turn_of(saga, step, &operation))
         view_next_compensation(saga, step, now_ms, ret);
     else
         set(ret, STEP_COMPENSATION_WAITING, finished_at(saga, saga->turned_back_seq));
@@ -195,16 +197,27 @@ bool saga_unknown_view(const struct saga *saga, size_t step, struct unknown_view
     return true;
 }
 
-/* No lease is live, and it is not parked. */
-static void view_wait_turn(const struct saga *saga, int64_t now_ms, struct wait_view *ret)
+static void view_wait_report(const struct saga *saga, int64_t seq, struct wait_view *ret)
 {
-    size_t step = 0;
-    enum operation operation = OPERATION_ACTION;
-    if (!plan_current(saga, &step, &operation))
-        return;
-    ret->step = (int)step;
-    ret->operation = operation;
-    ret->handler = saga_rule(saga, step, operation)->handler;
+    const struct journal_entry *lease = &saga_slot(saga, seq)->entry;
+    *ret = (struct wait_view){ .kind = WAIT_REPORT,
+                               .step = lease->step,
+                               .operation = lease->operation,
+                               .handler = saga_lease_rule(saga, lease->seq)->handler,
+                               .worker = lease->worker,
+                               .since_ms = lease->leased_at_ms,
+                               .until_ms = lease->lease_until_ms };
+}
+
+/* Nobody holds it. */
+static void view_wait_turn(const struct saga *saga, const struct turn *turn, int64_t now_ms,
+                           struct wait_view *ret)
+{
+    size_t step = turn->step;
+    enum operation operation = turn->operation;
+    *ret = (struct wait_view){ .step = (int)step,
+                               .operation = operation,
+                               .handler = saga_rule(saga, step, operation)->handler };
     const struct attempts *attempts = saga_attempts(saga, step, operation);
     int64_t settle = plan_not_before_ms(saga, step, operation);
     int64_t backoff = plan_backoff_until_ms(saga, step, operation);
@@ -226,6 +239,12 @@ static void view_wait_turn(const struct saga *saga, int64_t now_ms, struct wait_
     }
 }
 
+static void keep_longest(struct wait_view *longest, const struct wait_view *wait)
+{
+    if (longest->kind == WAIT_NONE || wait->since_ms < longest->since_ms)
+        *longest = *wait;
+}
+
 void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *ret)
 {
     *ret = (struct wait_view){ .kind = WAIT_NONE, .step = -1 };
@@ -239,18 +258,20 @@ void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *r
         ret->since_ms = park->entry.finished_at_ms;
         return;
     }
-    if (saga->open_count) {
-        const struct journal_entry *lease = &saga_slot(saga, plan_open_lease(saga))->entry;
-        ret->kind = WAIT_REPORT;
-        ret->step = lease->step;
-        ret->operation = lease->operation;
-        ret->handler = saga_lease_rule(saga, lease->seq)->handler;
-        ret->worker = lease->worker;
-        ret->since_ms = lease->leased_at_ms;
-        ret->until_ms = lease->lease_until_ms;
-        return;
+    struct wait_view wait;
+    for (size_t i = 0; saga->open_count && i < saga->definition->step_count; i++) {
+        int64_t seq = plan_lease_of(saga, i);
+        if (!seq)
+            continue;
+        view_wait_report(saga, seq, &wait);
+        keep_longest(ret, &wait);
     }
-    view_wait_turn(saga, now_ms, ret);
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
+        if (!plan_is_free(saga, &turn))
+            continue;
+        view_wait_turn(saga, &turn, now_ms, &wait);
+        keep_longest(ret, &wait);
+    }
 }
 
 const struct journal_entry *saga_first_cause(const struct saga *saga,

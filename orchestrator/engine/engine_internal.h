@@ -100,6 +100,13 @@ enum slot_state {
  * that began before is there after this long. */
 enum { TAKEN_LOOK_MS = 1000 };
 
+/* One of its operations in the queue of a handler. */
+struct wait {
+    struct dispatch_ready ready;
+    struct slot *slot;
+    struct wait *next; /* of the slot */
+};
+
 struct slot {
     struct uuid uid; /* hash key */
     UT_hash_handle hh;
@@ -118,7 +125,8 @@ struct slot {
     struct engine_work *first, **last;
     struct slot *prev_runnable, *next_runnable;
     struct heap_node timer;
-    struct dispatch_ready ready;
+    struct wait *waits;     /* in the order of saga_grantable */
+    struct wait first_wait; /* the memory of one: most sagas never need another */
     struct lease *leases;
     struct engine_verb *waiters;
     struct flight *flight;

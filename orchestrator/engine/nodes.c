@@ -74,8 +74,10 @@ static void expel(struct engine *engine)
 
 static bool nobody_serves(const struct slot *slot)
 {
-    return dispatch_ready_waits(&slot->ready) &&
-           !dispatch_handler_is_served(dispatch_ready_handler(&slot->ready));
+    for (const struct wait *wait = slot->waits; wait; wait = wait->next)
+        if (dispatch_handler_is_served(dispatch_ready_handler(&wait->ready)))
+            return false;
+    return slot->waits != NULL;
 }
 
 /* What waits for a handler that nobody serves here need not wait as long any more. */
@@ -252,7 +254,7 @@ void nodes_handlers_changed(struct engine *engine)
 static void ready_again(void *ctx, struct dispatch_ready *ready)
 {
     struct engine *engine = ctx;
-    struct slot *slot = CONTAINER(ready, struct slot, ready);
+    struct slot *slot = CONTAINER(ready, struct wait, ready)->slot;
     slot->ready_since = engine->now_mono;
     slot_settle(engine, slot);
 }
@@ -274,27 +276,34 @@ static bool rests(const struct slot *slot)
            !slot->leases;
 }
 
-/* The handler of what could be granted now; NULL: nothing could. */
+/* A handler of what could be granted now, one with credit if there is one; NULL: nothing could. */
 static const struct dispatch_handler *waits_for(struct engine *engine, const struct slot *slot)
 {
-    struct grantable what;
-    if (!saga_grantable(slot->saga, engine_db_now(engine), &what, 1))
-        return NULL;
-    return dispatch_handler(engine->dispatch, what.rule->handler);
+    struct grantable what[LIMIT_STEPS];
+    size_t count = saga_grantable(slot->saga, engine_db_now(engine), what, LIMIT_STEPS);
+    const struct dispatch_handler *first = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const struct dispatch_handler *handler =
+            dispatch_handler(engine->dispatch, what[i].rule->handler);
+        if (!first || (handler && dispatch_handler_has_credit(handler)))
+            first = handler;
+    }
+    return first;
 }
 
 int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot)
 {
     if (!rests(slot))
         return INT64_MAX;
-    bool far = saga_due_at(slot->saga) > engine_db_now(engine) + FAR_MS;
+    int64_t now = engine_db_now(engine);
+    bool far = saga_due_at(slot->saga) > now + FAR_MS;
     if (saga_row(slot->saga)->state == SAGA_PARKED)
         return far ? engine->now_mono : INT64_MAX;
     if (!has_room(engine)) { /* who comes to rest last leaves first */
         const struct dispatch_handler *handler = waits_for(engine, slot);
-        bool leaves = handler
-                          ? !dispatch_handler_has_credit(handler)
-                          : far && saga_grantable_at(slot->saga) > engine_db_now(engine) + FAR_MS;
+        int64_t grantable_at = saga_grantable_at(slot->saga, now);
+        bool leaves =
+            handler ? !dispatch_handler_has_credit(handler) : far && grantable_at > now + FAR_MS;
         return leaves ? engine->now_mono : INT64_MAX;
     }
     if (!nobody_serves(slot))
@@ -305,11 +314,11 @@ int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot)
 void nodes_let_go(struct engine *engine, struct slot *slot, struct flight *flight)
 {
     int64_t wake_at = saga_due_at(slot->saga);
-    int64_t grantable = saga_grantable_at(slot->saga);
+    int64_t grantable = saga_grantable_at(slot->saga, engine_db_now(engine));
     const struct dispatch_handler *handler = waits_for(engine, slot);
     if (handler)
         flight->op.waiting_handler = dispatch_handler_name(handler);
-    else if (grantable < wake_at)
+    if (grantable < wake_at)
         wake_at = grantable;
     const struct saga_row *row = saga_row(slot->saga);
     flight->op.state = row->state;

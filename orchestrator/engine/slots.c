@@ -107,12 +107,25 @@ static void leases_remove_all(struct engine *engine, struct slot *slot)
     }
 }
 
+static void wait_free(struct slot *slot, struct wait *wait)
+{
+    if (wait == &slot->first_wait)
+        *wait = (struct wait){ 0 };
+    else
+        mem_free(wait);
+}
+
 void slot_take_ready(struct engine *engine, struct slot *slot)
 {
-    if (!dispatch_ready_waits(&slot->ready))
-        return;
-    dispatch_ready_remove(&slot->ready);
-    COUNT(engine, sagas_ready, -1);
+    while (slot->waits) {
+        struct wait *wait = slot->waits;
+        slot->waits = wait->next;
+        if (dispatch_ready_waits(&wait->ready)) { /* not taken by a worker's credit just now */
+            dispatch_ready_remove(&wait->ready);
+            COUNT(engine, sagas_ready, -1);
+        }
+        wait_free(slot, wait);
+    }
 }
 
 void slot_drop_copy(struct engine *engine, struct slot *slot)
@@ -205,23 +218,52 @@ void slot_install(struct engine *engine, struct slot *slot, struct saga *saga, u
     }
 }
 
-/* Into the ready queue if something may be granted, out of it if not. */
+static int wait_put(struct engine *engine, struct slot *slot, const struct grantable *what,
+                    struct wait ***last)
+{
+    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, what->rule->handler);
+    struct wait *wait = slot->first_wait.slot ? mem_calloc(1, sizeof *wait) : &slot->first_wait;
+    if (!handler || !wait ||
+        dispatch_ready_put(handler, saga_definition(slot->saga), &wait->ready)) {
+        if (wait)
+            wait_free(slot, wait);
+        return -1;
+    }
+    wait->slot = slot;
+    **last = wait;
+    *last = &wait->next;
+    COUNT(engine, sagas_ready, 1);
+    return 0;
+}
+
+/* Does it wait for just that already? Then it keeps its places. */
+static bool waits_for_all(const struct engine *engine, const struct slot *slot,
+                          const struct grantable *what, size_t count)
+{
+    const struct wait *wait = slot->waits;
+    for (size_t i = 0; i < count; i++, wait = wait->next)
+        if (!wait || !dispatch_ready_waits(&wait->ready) ||
+            dispatch_ready_handler(&wait->ready) !=
+                dispatch_handler(engine->dispatch, what[i].rule->handler))
+            return false;
+    return !wait;
+}
+
+/* Into the queues of what may be granted, out of the others. */
 static void ready_update(struct engine *engine, struct slot *slot)
 {
-    struct grantable what;
-    if (!saga_grantable(slot->saga, engine_db_now(engine), &what, 1)) {
-        slot_take_ready(engine, slot);
+    struct grantable what[LIMIT_STEPS];
+    size_t count = saga_grantable(slot->saga, engine_db_now(engine), what, LIMIT_STEPS);
+    if (waits_for_all(engine, slot, what, count))
         return;
-    }
-    if (dispatch_ready_waits(&slot->ready))
-        return;
-    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, what.rule->handler);
-    if (!handler || dispatch_ready_put(handler, saga_definition(slot->saga), &slot->ready)) {
-        slot->not_before = engine->now_mono + BLOCKED_MIN_MS; /* memory: look again soon */
-        return;
-    }
+    slot_take_ready(engine, slot);
+    struct wait **last = &slot->waits;
+    for (size_t i = 0; i < count; i++)
+        if (wait_put(engine, slot, &what[i], &last)) {
+            slot->not_before = engine->now_mono + BLOCKED_MIN_MS; /* memory: look again soon */
+            break;
+        }
     slot->ready_since = engine->now_mono;
-    COUNT(engine, sagas_ready, 1);
 }
 
 /* The next look at it. */
@@ -236,8 +278,8 @@ static void timer_set(struct engine *engine, struct slot *slot, int64_t at)
 static void timer_update(struct engine *engine, struct slot *slot)
 {
     int64_t due = saga_due_at(slot->saga);
-    int64_t grantable = saga_grantable_at(slot->saga);
-    if (grantable > engine_db_now(engine) && grantable < due)
+    int64_t grantable = saga_grantable_at(slot->saga, engine_db_now(engine));
+    if (grantable < due)
         due = grantable;
     int64_t at = INT64_MAX;
     if (due != INT64_MAX) {

@@ -65,17 +65,19 @@ static void slot_fly(struct engine *engine, struct slot *slot, struct flight *fl
 static void grant_try(struct engine *engine, struct slot *slot, struct flight *flight,
                       bool may_pass_waiting)
 {
-    struct grantable what;
-    if (!saga_grantable(slot->saga, engine_db_now(engine), &what, 1))
-        return;
-    struct dispatch_handler *handler = dispatch_handler(engine->dispatch, what.rule->handler);
-    if (!handler || (!may_pass_waiting && dispatch_handler_ready(handler) > 0))
-        return;
-    struct dispatch_subscription *subscription = dispatch_reserve(handler);
+    struct grantable what[LIMIT_STEPS];
+    size_t count = saga_grantable(slot->saga, engine_db_now(engine), what, LIMIT_STEPS), i = 0;
+    struct dispatch_subscription *subscription = NULL;
+    for (; i < count && !subscription; i++) {
+        struct dispatch_handler *handler =
+            dispatch_handler(engine->dispatch, what[i].rule->handler);
+        if (handler && (may_pass_waiting || dispatch_handler_ready(handler) == 0))
+            subscription = dispatch_reserve(handler);
+    }
     if (!subscription)
         return;
     struct err err;
-    if (saga_grant(slot->saga, &what, subscription->session->worker->name,
+    if (saga_grant(slot->saga, &what[i - 1], subscription->session->worker->name,
                    engine->store->ops->epoch(engine->store), engine_db_now(engine),
                    &flight->transition, &err)) {
         dispatch_unreserve(subscription);
@@ -505,7 +507,7 @@ static void step_ready(struct engine *engine, size_t limit)
         if (!ready)
             return;
         COUNT(engine, sagas_ready, -1);
-        struct slot *slot = CONTAINER(ready, struct slot, ready);
+        struct slot *slot = CONTAINER(ready, struct wait, ready)->slot;
         struct flight *flight = flight_new(engine);
         if (!flight || slot->state != SLOT_IDLE) {
             if (flight)

@@ -200,8 +200,6 @@ static void refuse_of_operation(struct reading *reading, const char *path,
 
 static void refuse_of_step(struct reading *reading, const char *path, const Saga__V1__Step *message)
 {
-    refuse_unserved(reading, path, "after", message->n_after);
-    refuse_unserved(reading, path, "at_start", message->at_start);
     refuse_unserved(reading, path, "pivot", message->pivot);
     refuse_unserved(reading, path, "delay", message->delay);
     refuse_unserved(reading, path, "wait_for_signal", message->wait_for_signal);
@@ -237,6 +235,41 @@ static void read_operation(struct reading *reading, const char *path,
         read_probe(reading, path, message->probe, ret);
 }
 
+/* Index of the step with that name; the count if there is none. */
+static size_t step_find(const Saga__V1__SagaDefinition *definition, const char *name)
+{
+    size_t i = 0;
+    while (i < definition->n_steps && strcmp(definition->steps[i]->name, name) != 0)
+        i++;
+    return i;
+}
+
+static void read_after(struct reading *reading, const char *path, size_t index,
+                       const Saga__V1__SagaDefinition *definition, struct step_set *ret)
+{
+    const Saga__V1__Step *message = definition->steps[index];
+    if (message->n_after == 0 && !message->at_start)
+        return; /* the step before it, as definition_new has it */
+    *ret = (struct step_set){ 0 };
+    if (message->at_start && message->n_after)
+        fault(reading, path, "at_start", "says that it comes after nothing: leave out `after`");
+    for (size_t i = 0; i < message->n_after; i++) {
+        const char *name = message->after[i];
+        size_t before = step_find(definition, name);
+        char field[32];
+        (void)snprintf(field, sizeof field, "after[%zu]", i);
+        if (before == definition->n_steps)
+            fault(reading, path, field, "names no step: \"%.64s\"", name);
+        else if (before >= index)
+            fault(reading, path, field, "must name a step that stands before it, \"%.64s\" %s",
+                  name, before == index ? "is itself" : "stands after it");
+        else if (step_set_has(ret, before))
+            fault(reading, path, field, "names \"%.64s\" twice", name);
+        else
+            step_set_add(ret, before);
+    }
+}
+
 static void read_step(struct reading *reading, size_t index,
                       const Saga__V1__SagaDefinition *definition, struct step_rule *ret)
 {
@@ -245,6 +278,7 @@ static void read_step(struct reading *reading, size_t index,
     (void)snprintf(path, sizeof path, "steps[%zu]", index);
     ret->name = keep(reading, message->name);
     refuse_of_step(reading, path, message);
+    read_after(reading, path, index, definition, &ret->after);
     (void)snprintf(operation, sizeof operation, "%s.action", path);
     read_operation(reading, operation, definition, message, false, &ret->action);
     switch (message->undo_case) {
@@ -275,6 +309,7 @@ static void read_definition(struct reading *reading, const Saga__V1__SagaDefinit
     size_t count = message->n_steps <= LIMIT_STEPS ? message->n_steps : 0;
     for (size_t i = 0; i < count && !reading->oom; i++)
         read_step(reading, i, message, &ret->steps[i]);
+    definition_order(ret);
     ret->deadline_ms = read_ms(reading, "", "deadline", message->deadline, 0, 1);
     if (message->on_deadline == SAGA__V1__ON_DEADLINE__ON_DEADLINE_PARK)
         ret->on_deadline = ON_DEADLINE_PARK;

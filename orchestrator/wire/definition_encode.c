@@ -116,6 +116,23 @@ static Saga__V1__Operation *fill_operation(struct operation_parts *parts,
     return message;
 }
 
+/* Nothing where it is the step before alone, which is what nothing means. names: room for `index`.
+ */
+static void fill_after(Saga__V1__Step *message, const struct definition *definition, size_t index,
+                       char **names)
+{
+    const struct step_set *after = &definition->steps[index].after;
+    size_t count = 0;
+    for (size_t i = 0; i < index; i++)
+        if (step_set_has(after, i))
+            names[count++] = definition->steps[i].name;
+    message->at_start = index > 0 && count == 0;
+    if (count == 0 || (count == 1 && step_set_has(after, index - 1)))
+        return;
+    message->after = names;
+    message->n_after = count;
+}
+
 static void fill_step(struct step_parts *parts, const struct step_rule *rule)
 {
     Saga__V1__Step *message = &parts->step;
@@ -139,7 +156,8 @@ int definition_encode(const struct definition *definition, struct bytes *ret, st
     size_t count = definition->step_count;
     CLEANUP(mem_free_p) struct step_parts *parts = mem_calloc(count + 1, sizeof *parts);
     CLEANUP(mem_free_p) Saga__V1__Step **steps = mem_calloc(count + 1, sizeof(Saga__V1__Step *));
-    if (!parts || !steps)
+    CLEANUP(mem_free_p) char **names = mem_calloc(count * (count + 1) / 2 + 1, sizeof(char *));
+    if (!parts || !steps || !names)
         return err_set(err, ERR_NOMEM, "encode definition");
     Saga__V1__SagaDefinition message = SAGA__V1__SAGA_DEFINITION__INIT;
     message.namespace_ = definition->namespace_;
@@ -147,6 +165,7 @@ int definition_encode(const struct definition *definition, struct bytes *ret, st
     message.description = definition->description;
     for (size_t i = 0; i < count; i++) {
         fill_step(&parts[i], &definition->steps[i]);
+        fill_after(&parts[i].step, definition, i, names + i * (i + 1) / 2);
         steps[i] = &parts[i].step;
     }
     message.n_steps = count;

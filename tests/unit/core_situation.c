@@ -264,8 +264,8 @@ struct follows situation_play(const struct situation *s, enum not_before not_bef
     if (saga_row(world.saga)->state == SAGA_PARKED) {
         follows = park(saga_row(world.saga)->park_reason);
     } else {
-        int64_t at = larger_of(saga_grantable_at(world.saga), world.now_ms);
-        if (saga_grantable_at(world.saga) == INT64_MAX)
+        int64_t at = larger_of(saga_grantable_at(world.saga, world.now_ms), world.now_ms);
+        if (saga_grantable_at(world.saga, world.now_ms) == INT64_MAX)
             at = world.now_ms; /* nothing to wait for */
         if (not_before == SETTLED)
             assert_int_equal(at, larger_of(settled_ms, world.now_ms));

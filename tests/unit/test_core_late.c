@@ -79,7 +79,7 @@ static void test_late_unknown_settles_nothing(void **state)
     world_pass(&world, 4000);
     assert_int_equal(world_report(&world, 1, OUTCOME_UNKNOWN), VERDICT_STALE);
     assert_int_equal(world_cancel(&world), 0);
-    assert_int_equal(saga_grantable_at(world.saga), world.now_ms + 5000);
+    assert_int_equal(saga_grantable_at(world.saga, world.now_ms), world.now_ms + 5000);
     world_close(&world);
 }
 
@@ -218,7 +218,7 @@ static void test_settle_time_counts_from_what_was_heard_last(void **state)
     world_pass(&world, 4000);
     assert_int_equal(world_report(&world, 1, OUTCOME_UNKNOWN), VERDICT_STALE);
     assert_int_equal(world_cancel(&world), 0);
-    assert_int_equal(saga_grantable_at(world.saga), world.now_ms + 5000);
+    assert_int_equal(saga_grantable_at(world.saga, world.now_ms), world.now_ms + 5000);
     world_close(&world);
 }
 

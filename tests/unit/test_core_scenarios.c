@@ -188,7 +188,7 @@ static void test_cancelled_lease_that_expires_is_maybe(void **state)
     assert_false(world_is_grantable(&world)); /* settle time, from the end of the lease */
     world_assert_step(&world, 0, "COMPENSATION_WAITING");
     world_assert_waits(&world, WAIT_SETTLE, world.now_ms + 2000);
-    assert_int_equal(saga_grantable_at(world.saga), world.now_ms + 2000);
+    assert_int_equal(saga_grantable_at(world.saga, world.now_ms), world.now_ms + 2000);
     world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
     world_pass(&world, 2000);
     (void)world_run(&world, OUTCOME_DONE);
@@ -210,7 +210,7 @@ static void test_stream_lost_holds_compensation_until_its_lease_ends(void **stat
     (void)world_run(&world, OUTCOME_DONE);
     (void)world_run(&world, OUTCOME_REJECTED);
     assert_false(world_is_grantable(&world)); /* the first worker may still be at work */
-    assert_int_equal(saga_grantable_at(world.saga), until);
+    assert_int_equal(saga_grantable_at(world.saga, world.now_ms), until);
     world.now_ms = until;
     (void)world_run(&world, OUTCOME_DONE);
     world_assert_trace(&world, "1 +0 a ACTION 1 -> +0 STREAM_LOST\n"

@@ -84,7 +84,7 @@ static void test_retry_after_and_operator_retry_in_backoff(void **state)
     assert_non_null(strstr(world.err.msg, "worker/1"));
     struct report report = { .fence = seq, .outcome = OUTCOME_RETRY, .retry_after_ms = 600000 };
     assert_int_equal(world_report_full(&world, &report), VERDICT_ACCEPTED);
-    assert_int_equal(saga_grantable_at(world.saga), world.now_ms + 600000);
+    assert_int_equal(saga_grantable_at(world.saga, world.now_ms), world.now_ms + 600000);
     world_assert_waits(&world, WAIT_RETRY, world.now_ms + 600000);
     world_assert_step(&world, 0, "BACKOFF");
     world_assert_refused(&world, world_retry(&world, "b"), "RETRY_NOT_ALLOWED");
@@ -488,7 +488,7 @@ static void test_settle_time_is_for_unguarded_steps(void **state)
         world_pass(&world, 1000);
         (void)world_run(&world, OUTCOME_UNKNOWN); /* ended sooner than the lost one's lease */
         assert_int_equal(world_cancel(&world), 0);
-        assert_int_equal(saga_grantable_at(world.saga), guarded ? until : until + 5000);
+        assert_int_equal(saga_grantable_at(world.saga, world.now_ms), guarded ? until : until + 5000);
         world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
         assert_non_null(strstr(world.err.msg, "on their way"));
         world_close(&world);

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { STEPS_MAX = 5, EVENTS = 60, GO_HOME = 200, WALKS = 8000, WALKS_FULL = 300000 };
+enum { STEPS_MAX = 6, EVENTS = 60, GO_HOME = 200, WALKS = 8000, WALKS_FULL = 300000 };
 
 /* What an observer of the tables knows of an action or a compensation, in the order of events. */
 struct known {
@@ -28,6 +28,14 @@ struct oracle {
     int64_t lost_until_ms;
     bool turned_back, end_doubt;
     size_t seen; /* entries */
+    /* What happened at least once. */
+    bool parallel, undone_in_parallel, refused_beside;
+};
+
+/* Over all walks. */
+struct tally {
+    int ends[SAGA_STATE_COUNT];
+    int parallel, undone_in_parallel, refused_beside;
 };
 
 static const struct step_rule *rule_of(const struct world *world, int step)
@@ -48,6 +56,16 @@ static int64_t settle_ms(const struct world *world, int step)
 static bool may_have_happened(const struct known *known)
 {
     return known->done || known->maybe > 0;
+}
+
+/* Must `step` wait until `other` is over? By what the definition names alone. */
+static bool comes_after(const struct world *world, int step, int other)
+{
+    for (int i = 0; i < step; i++)
+        if (step_set_has(&rule_of(world, step)->after, (size_t)i) &&
+            (i == other || comes_after(world, i, other)))
+            return true;
+    return false;
 }
 
 static const struct operation_rule *operation_of(const struct world *world, int step, int op)
@@ -85,7 +103,8 @@ static void judge_compensation(const struct oracle *oracle, const struct world *
     if (!action->done && !rule_of(world, step)->guarded)
         assert_true(estimate >= action->settle_from_ms + settle_ms(world, step));
     for (int i = step + 1; i < (int)world->definition->step_count; i++)
-        if (rule_of(world, i)->has_compensation && may_have_happened(&oracle->of[i][0]))
+        if (comes_after(world, i, step) && rule_of(world, i)->has_compensation &&
+            may_have_happened(&oracle->of[i][0]))
             assert_true(oracle->of[i][1].done); /* strict reverse order */
 }
 
@@ -93,9 +112,16 @@ static void judge_grant(struct oracle *oracle, const struct world *world,
                         const struct journal_entry *lease)
 {
     int step = lease->step;
-    for (size_t i = 0; i + 1 < world->count; i++) /* no lease beside a live one */
-        if (world->entries[i].kind == ENTRY_LEASE && &world->entries[i] != lease)
-            assert_int_not_equal(world->entries[i].outcome, OUTCOME_NONE);
+    for (size_t i = 0; i + 1 < world->count; i++) {
+        const struct journal_entry *live = &world->entries[i];
+        if (live->kind != ENTRY_LEASE || live->outcome != OUTCOME_NONE || live == lease)
+            continue;
+        oracle->parallel |= live->operation == OPERATION_ACTION;
+        oracle->undone_in_parallel |= live->operation == OPERATION_COMPENSATION;
+        assert_int_not_equal(live->step, step);
+        assert_false(live->operation == OPERATION_ACTION &&
+                     lease->operation == OPERATION_COMPENSATION);
+    }
     enum saga_state at = saga_row(world->saga)->state;
     assert_true(at == SAGA_RUNNING || at == SAGA_COMPENSATING);
     if (lease->operation == OPERATION_PROBE) {
@@ -122,7 +148,8 @@ static void judge_grant(struct oracle *oracle, const struct world *world,
     assert_false(oracle->turned_back);
     assert_false(oracle->passed[step]);
     for (int i = 0; i < step; i++)
-        assert_true(oracle->of[i][0].done || oracle->passed[i]);
+        if (comes_after(world, step, i))
+            assert_true(oracle->of[i][0].done || oracle->passed[i]);
 }
 
 static void judge_finish(struct oracle *oracle, const struct journal_entry *lease, bool foreign)
@@ -256,6 +283,10 @@ static void judge_decision(struct oracle *oracle, const struct world *world,
     if (entry->kind == ENTRY_COMPENSATE) {
         assert_false(oracle->turned_back);
         oracle->turned_back = true;
+        for (size_t i = 0; i < world->count; i++)
+            oracle->refused_beside |= entry->reason == CAUSE_REFUSED &&
+                                      world->entries[i].kind == ENTRY_LEASE &&
+                                      world->entries[i].outcome == OUTCOME_NONE;
     }
 }
 
@@ -354,6 +385,18 @@ static void tell_fault(void *ctx, const char *field, const char *description)
     print_error("%s: %s\n", field, description);
 }
 
+/* Each step after some of those before it: any graph without a circle. */
+static void random_order(struct definition *definition, struct rng *rng)
+{
+    for (size_t i = 1; i < definition->step_count; i++) {
+        definition->steps[i].after = (struct step_set){ 0 };
+        for (size_t before = 0; before < i; before++)
+            if (chance(rng, 40))
+                step_set_add(&definition->steps[i].after, before);
+    }
+    definition_order(definition);
+}
+
 static void random_definition(struct world *world, struct rng *rng)
 {
     struct definition *definition = world->definition;
@@ -369,18 +412,33 @@ static void random_definition(struct world *world, struct rng *rng)
         if (step->has_compensation)
             random_rule(world, rng, i, false);
     }
+    if (chance(rng, 60))
+        random_order(definition, rng);
     assert_int_equal(definition_check(definition, tell_fault, NULL), 0);
 }
 
 /* Adds a grant to the transition of the event just applied, as the engine does. */
-static void grant_on_top(struct world *world)
+static void grant_on_top(struct world *world, struct rng *rng)
 {
-    struct grantable next;
+    struct grantable all[STEPS_MAX];
     int64_t now_ms = world->now_ms + world->skew_ms;
-    if (saga_grantable(world->saga, now_ms, &next, 1))
-        ASSERT_OK(saga_grant(world->saga, &next, "worker/2", world->epoch, now_ms,
-                             &world->transition, &world->err),
+    size_t count = saga_grantable(world->saga, now_ms, all, STEPS_MAX);
+    if (count)
+        ASSERT_OK(saga_grant(world->saga, &all[rng_below(rng, count)], "worker/2", world->epoch,
+                             now_ms, &world->transition, &world->err),
                   &world->err);
+}
+
+/* A live lease, any of them; else the last entry; 0: there is none. */
+static int64_t random_lease(const struct world *world, struct rng *rng)
+{
+    int64_t last = saga_last_seq(world->saga), live = 0;
+    uint64_t seen = 0;
+    for (int64_t seq = 1; seq <= last; seq++)
+        if (saga_entry(world->saga, seq)->kind == ENTRY_LEASE &&
+            saga_entry(world->saga, seq)->outcome == OUTCOME_NONE && rng_below(rng, ++seen) == 0)
+            live = seq;
+    return live ? live : last;
 }
 
 static void commit(struct world *world, struct rng *rng)
@@ -388,14 +446,15 @@ static void commit(struct world *world, struct rng *rng)
     if (transition_is_empty(&world->transition))
         return;
     if (!world->transition.late_row && chance(rng, 40))
-        grant_on_top(world);
+        grant_on_top(world, rng);
     world_commit(world);
 }
 
 static void event_report(struct world *world, struct rng *rng)
 {
     int64_t last = saga_last_seq(world->saga);
-    int64_t seq = chance(rng, 75) ? last : 1 + (int64_t)rng_below(rng, (uint64_t)last + 1);
+    int64_t seq = chance(rng, 75) ? random_lease(world, rng)
+                                  : 1 + (int64_t)rng_below(rng, (uint64_t)last + 1);
     for (; chance(rng, 90) && seq > 1 && saga_entry(world->saga, seq) &&
            saga_entry(world->saga, seq)->kind != ENTRY_LEASE;)
         seq--;
@@ -430,7 +489,7 @@ static void event_report(struct world *world, struct rng *rng)
 
 static void event_lease_end(struct world *world, struct rng *rng)
 {
-    ASSERT_OK(saga_on_lease_end(world->saga, saga_last_seq(world->saga),
+    ASSERT_OK(saga_on_lease_end(world->saga, random_lease(world, rng),
                                 chance(rng, 50) ? OUTCOME_RELEASED : OUTCOME_STREAM_LOST,
                                 world->now_ms + world->skew_ms, rng, &world->transition,
                                 &world->verdict, &world->err),
@@ -441,7 +500,7 @@ static void event_lease_end(struct world *world, struct rng *rng)
 static void event_time(struct world *world, struct rng *rng)
 {
     int64_t due = saga_due_at(world->saga);
-    int64_t grantable = saga_grantable_at(world->saga);
+    int64_t grantable = saga_grantable_at(world->saga, world->now_ms);
     int64_t to = world->now_ms;
     if (chance(rng, 50) && grantable != INT64_MAX)
         to = grantable;
@@ -505,9 +564,10 @@ static void event_operator(struct world *world, struct rng *rng)
         commit(world, rng);
 }
 
-static void event_extend(struct world *world)
+static void event_extend(struct world *world, struct rng *rng)
 {
-    struct journal_entry *lease = world->count ? &world->entries[world->count - 1] : NULL;
+    struct journal_entry *lease =
+        world->count ? &world->entries[random_lease(world, rng) - 1] : NULL;
     if (!lease || !saga_lease_is_open(world->saga, lease->fence) || lease->kind != ENTRY_LEASE)
         return;
     saga_extended(world->saga, lease->seq, world->now_ms);
@@ -517,7 +577,8 @@ static void event_extend(struct world *world)
 /* Another node records how the lease ended with an outdated copy: nothing that follows from it. */
 static void event_elsewhere(struct world *world, struct rng *rng)
 {
-    struct journal_entry *lease = world->count ? &world->entries[world->count - 1] : NULL;
+    struct journal_entry *lease =
+        world->count ? &world->entries[random_lease(world, rng) - 1] : NULL;
     if (!lease || lease->kind != ENTRY_LEASE || lease->outcome != OUTCOME_NONE)
         return;
     static const enum outcome outcomes[] = { OUTCOME_DONE,    OUTCOME_DONE,     OUTCOME_RETRY,
@@ -537,7 +598,7 @@ static void event(struct world *world, struct rng *rng)
     world->transition = (struct transition){ 0 };
     uint64_t which = rng_below(rng, 100);
     if (which < 25) {
-        grant_on_top(world);
+        grant_on_top(world, rng);
         if (!transition_is_empty(&world->transition))
             world_commit(world);
     } else if (which < 60) {
@@ -549,7 +610,7 @@ static void event(struct world *world, struct rng *rng)
     } else if (which < 94) {
         event_operator(world, rng);
     } else if (which < 97) {
-        event_extend(world);
+        event_extend(world, rng);
     } else if (which < 98) {
         event_elsewhere(world, rng);
     } else {
@@ -572,7 +633,8 @@ static void go_home(struct world *world, struct oracle *oracle)
         if (seq > 0) {
             assert_int_equal(world_report(world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
         } else if (world_time(world) == VERDICT_NOTHING) {
-            int64_t due = saga_due_at(world->saga), grantable = saga_grantable_at(world->saga);
+            int64_t due = saga_due_at(world->saga);
+            int64_t grantable = saga_grantable_at(world->saga, world->now_ms);
             if (world_is_grantable(world))
                 (void)world_grant(world);
             else if (due != INT64_MAX || grantable != INT64_MAX)
@@ -585,7 +647,7 @@ static void go_home(struct world *world, struct oracle *oracle)
     fail_msg("it does not come to an end");
 }
 
-static void walk(uint64_t seed, int *ends)
+static void walk(uint64_t seed, struct tally *tally)
 {
     struct rng rng;
     rng_seed(&rng, seed);
@@ -609,8 +671,11 @@ static void walk(uint64_t seed, int *ends)
         if (chance(&rng, 20))
             world.epoch++;
     }
-    ends[saga_row(world.saga)->state]++;
+    tally->ends[saga_row(world.saga)->state]++;
     go_home(&world, &oracle);
+    tally->parallel += oracle.parallel;
+    tally->undone_in_parallel += oracle.undone_in_parallel;
+    tally->refused_beside += oracle.refused_beside;
     world_close(&world);
 }
 
@@ -620,7 +685,8 @@ static void test_random_walks(void **state)
     const char *given = getenv("SAGAD_TEST_SEED");
     uint64_t first = given ? strtoull(given, NULL, 10) : 1;
     int walks = given ? 1 : test_is_full_size() ? WALKS_FULL : WALKS;
-    int ends[SAGA_STATE_COUNT] = { 0 };
+    struct tally tally = { 0 };
+    const int *ends = tally.ends;
     for (int i = 0; i < walks; i++) {
         /* Named before it runs: a failed assertion leaves the function. */
         if (i % 100 == 0)
@@ -628,17 +694,24 @@ static void test_random_walks(void **state)
         char seed[24];
         (void)snprintf(seed, sizeof seed, "%" PRIu64, first + (uint64_t)i);
         (void)setenv("SAGAD_WALK", seed, 1); /* shown by the tear-down */
-        walk(first + (uint64_t)i, ends);
+        walk(first + (uint64_t)i, &tally);
     }
     print_message("%d walks: %d succeeded, %d compensated, %d parked, %d on their way\n", walks,
                   ends[SAGA_SUCCEEDED], ends[SAGA_COMPENSATED], ends[SAGA_PARKED],
                   ends[SAGA_RUNNING] + ends[SAGA_COMPENSATING]);
+    print_message(
+        "%d with parallel actions, %d with parallel compensations, %d refused beside a live "
+        "lease\n",
+        tally.parallel, tally.undone_in_parallel, tally.refused_beside);
     if (given)
         return;
     /* A walk that never gets anywhere proves nothing. */
     assert_true(ends[SAGA_SUCCEEDED] > walks / 100);
     assert_true(ends[SAGA_COMPENSATED] > walks / 20);
     assert_true(ends[SAGA_PARKED] > walks / 20);
+    assert_true(tally.parallel > walks / 20);
+    assert_true(tally.undone_in_parallel > walks / 200);
+    assert_true(tally.refused_beside > walks / 200);
     size_t rows, taken = 0;
     (void)saga_transitions(&rows);
     for (size_t i = 0; i < rows; i++)

@@ -223,7 +223,7 @@ static void test_a_not_done_begins_a_new_window(void **state)
     run_out(&world, BY_REPORT);
     assert_int_equal(world_resolve(&world, "a", OPERATION_COUNT, false, NULL), 0);
     world_assert_state(&world, "RUNNING");
-    assert_int_equal(saga_grantable_at(world.saga), world.now_ms + SETTLE_MS);
+    assert_int_equal(saga_grantable_at(world.saga, world.now_ms), world.now_ms + SETTLE_MS);
     world_pass(&world, SETTLE_MS);
     int64_t from = since_start(&world);
     unknown_at(&world, from);
