@@ -256,7 +256,7 @@ static void ready_again(void *ctx, struct dispatch_ready *ready)
     struct engine *engine = ctx;
     struct slot *slot = CONTAINER(ready, struct wait, ready)->slot;
     slot->ready_since = engine->now_mono;
-    slot_settle(engine, slot);
+    slot_make_runnable(engine, slot); /* not settled here: that changes the queues */
 }
 
 void nodes_session_ends(struct engine *engine, const struct dispatch_session *session)

@@ -418,7 +418,7 @@ static void replay(struct script *script, struct world *world, bool edited)
     FUZZ_CHECK(!world->row.saga_id && saga_last_seq(saga) == (int64_t)count);
     FUZZ_OK(saga_check(saga, &err), &err);
     (void)saga_due_at(saga); /* any time */
-    (void)saga_grantable_at(saga);
+    (void)saga_grantable_at(saga, 0);
     show(world, saga);
     drive(script, world, saga);
     (void)saga_free(saga); /* always NULL */

@@ -122,7 +122,9 @@ int definitions_decode(const struct bytes *content, struct definition **ret, str
         step->has_compensation = source->has_compensation;
         step->guarded = source->guarded;
         step->settle_ms = source->settle_ms;
+        step->after = source->after;
     }
+    definition_order(copy);
     *ret = copy;
     return 0;
 }
@@ -229,16 +231,31 @@ static void make_up_step(struct world *world, struct step_rule *step)
     make_up_after_settle(world, &step->compensation, step->settle_ms);
 }
 
+/* Each step after some of those before it: any graph without a circle. */
+static void make_up_order(struct world *world, struct definition *definition)
+{
+    unsigned odds = (unsigned)world_between(world, 100, 700);
+    for (size_t i = 1; i < definition->step_count; i++) {
+        definition->steps[i].after = (struct step_set){ 0 };
+        for (size_t before = 0; before < i; before++)
+            if (world_chance(world, odds))
+                step_set_add(&definition->steps[i].after, before);
+    }
+    definition_order(definition);
+}
+
 void definitions_make_up(struct world *world)
 {
     static const char *const names[DEFINITIONS_MAX] = { "pay", "ship", "book" };
-    static const char *const steps[STEPS_MAX] = { "a", "b", "c", "d" };
+    static const char *const steps[STEPS_MAX] = { "a", "b", "c", "d", "e", "f" };
     size_t count = 1 + world_choice(world, DEFINITIONS_MAX);
     for (size_t i = 0; i < count; i++) {
         struct definition *definition =
             definitions_plain(names[i], steps, 1 + world_choice(world, STEPS_MAX));
         for (size_t step = 0; step < definition->step_count; step++)
             make_up_step(world, &definition->steps[step]);
+        if (world_chance(world, 500))
+            make_up_order(world, definition);
         if (world_chance(world, 300))
             definition->deadline_ms = world_between(world, 1000, 40000);
         definition->on_deadline =

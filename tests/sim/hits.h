@@ -82,6 +82,10 @@
     X(ENDED_RELEASED, "a lease was given back")                                                    \
     X(ENDED_NOT_DONE, "a probe ended NOT_DONE")                                                    \
     X(ENDED_STILL_UNKNOWN, "a probe ended STILL_UNKNOWN")                                          \
+    X(PARALLEL_ACTIONS, "two steps ran at the same time")                                          \
+    X(PARALLEL_COMPENSATIONS, "two steps were taken back at the same time")                        \
+    X(REFUSED_BESIDE_LEASE, "a step was refused beside another's live lease")                      \
+    X(JOINED, "a step began after two that had run at the same time")                              \
     X(LEASE_EXTENDED, "a lease was extended")                                                      \
     X(EXTENSION_REFUSED, "an extension was refused")                                               \
     X(BACK_REFUSED, "turned back: refused")                                                        \

@@ -82,7 +82,7 @@ const char *invariant_promise(enum invariant invariant);
 const char *invariant_text(enum invariant invariant);
 
 /* What was judged of a saga so far; the database keeps it beside the saga. */
-enum { STEPS_MAX = 4, KEYS_SEEN_MAX = 4 };
+enum { STEPS_MAX = 6, KEYS_SEEN_MAX = 4 };
 struct judged_operation { /* an action or a compensation */
     int unsettled;        /* attempts that may have taken effect */
     bool done;

@@ -28,6 +28,16 @@ static struct judged_operation *operation_of(const struct look *look,
     return &look->judged->of[entry->step][invariants_side(look->saga, entry)];
 }
 
+/* Must `step` wait until `other` is over? By what the definition names alone. */
+static bool comes_after(const struct look *look, int step, int other)
+{
+    for (int i = 0; i < step; i++)
+        if (step_set_has(&step_of(look, step)->after, (size_t)i) &&
+            (i == other || comes_after(look, i, other)))
+            return true;
+    return false;
+}
+
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -40,6 +50,20 @@ static int64_t settle_ms(const struct look *look, int step)
 
 /* --- grants ----------------------------------------------------------------------------------- */
 
+/* live: granted before and not ended. */
+static void check_beside(const struct look *look, const struct journal_entry *lease,
+                         const struct journal_entry *live)
+{
+    bool forward = live->operation == OPERATION_ACTION;
+    if (live->step == lease->step || (forward && lease->operation == OPERATION_COMPENSATION))
+        world_violate(look->world, INV_ONE_LEASE, "%s: #%" PRId64 " was granted beside #%" PRId64,
+                      id_of(look), lease->seq, live->seq);
+    if (forward && lease->operation == OPERATION_ACTION)
+        world_hit(look->world, HIT_PARALLEL_ACTIONS);
+    if (live->operation == OPERATION_COMPENSATION && lease->operation == OPERATION_COMPENSATION)
+        world_hit(look->world, HIT_PARALLEL_COMPENSATIONS);
+}
+
 static void check_lease(const struct look *look, const struct journal_entry *lease)
 {
     struct judged *judged = look->judged;
@@ -49,9 +73,7 @@ static void check_lease(const struct look *look, const struct journal_entry *lea
         if (other->kind != ENTRY_LEASE || other == lease)
             continue;
         if (other->outcome == OUTCOME_NONE)
-            world_violate(look->world, INV_ONE_LEASE,
-                          "%s: #%" PRId64 " was granted beside #%" PRId64, id_of(look), lease->seq,
-                          other->seq);
+            check_beside(look, lease, other);
         if (other->seq < lease->seq && other->step == lease->step &&
             other->operation == lease->operation && other->outcome != OUTCOME_RELEASED &&
             invariants_side(look->saga, other) == side)
@@ -77,7 +99,8 @@ static bool in_turn_forward(const struct look *look, int step)
     const struct judged *judged = look->judged;
     bool in_turn = !judged->of[step][0].done && !judged->passed[step];
     for (int i = 0; i < step; i++)
-        in_turn = in_turn && (judged->of[i][0].done || judged->passed[i]);
+        if (comes_after(look, step, i))
+            in_turn = in_turn && (judged->of[i][0].done || judged->passed[i]);
     return in_turn;
 }
 
@@ -92,8 +115,20 @@ static bool in_turn_backward(const struct look *look, int step)
 {
     bool in_turn = is_to_be_taken_back(look, step);
     for (int i = step + 1; i < (int)look->definition->step_count; i++)
-        in_turn = in_turn && !is_to_be_taken_back(look, i);
+        if (comes_after(look, i, step))
+            in_turn = in_turn && !is_to_be_taken_back(look, i);
     return in_turn;
+}
+
+/* Does it come after two steps of which neither comes after the other? */
+static bool joins(const struct look *look, int step)
+{
+    for (int a = 0; a < step; a++)
+        for (int b = a + 1; b < step; b++)
+            if (comes_after(look, step, a) && comes_after(look, step, b) &&
+                !comes_after(look, b, a))
+                return true;
+    return false;
 }
 
 static void check_forward(const struct look *look, const struct journal_entry *lease)
@@ -105,6 +140,8 @@ static void check_forward(const struct look *look, const struct journal_entry *l
                       id_of(look), lease->seq, step_of(look, lease->step)->name,
                       saga_state_name(look->saga->row.state),
                       turned_back ? ", after it turned back" : "", in_turn ? "" : ", out of turn");
+    if (lease->try_ == 1 && joins(look, lease->step))
+        world_hit(look->world, HIT_JOINED);
 }
 
 static void check_backward(const struct look *look, const struct journal_entry *lease)
@@ -560,6 +597,8 @@ static void judge_skip(const struct look *look, const struct journal_entry *entr
 static void judge_turn_back(const struct look *look, const struct journal_entry *entry)
 {
     world_hit(look->world, (enum hit)(HIT_BACK_REFUSED + entry->reason));
+    if (entry->reason == CAUSE_REFUSED && has_open_lease(look))
+        world_hit(look->world, HIT_REFUSED_BESIDE_LEASE);
     look->judged->turned_back = true;
     if (entry->reason == CAUSE_DEADLINE)
         check_deadline(look, entry);

@@ -124,9 +124,28 @@ static void read_probe(const struct words *words, const char *name, struct opera
     rule->fresh_key = option_is(words, "fresh_key", "yes");
 }
 
-/* step NAME of DEFINITION: effect=, undo=, guarded=, settle=, lease=, ... */
-static void read_step(const struct words *words, struct step_rule *step)
+/* after=a,b: those steps; after=-: none of them. */
+static void read_after(const char *names, struct definition *definition, size_t step)
 {
+    struct step_set *after = &definition->steps[step].after;
+    *after = (struct step_set){ 0 };
+    for (size_t before = 0; before < step; before++) {
+        const char *name = definition->steps[before].name;
+        size_t size = strlen(name);
+        for (const char *at = names; (at = strstr(at, name)); at++)
+            if ((at == names || at[-1] == ',') && (at[size] == ',' || !at[size]))
+                step_set_add(after, before);
+    }
+    definition_order(definition);
+}
+
+/* step NAME of DEFINITION: effect=, undo=, guarded=, settle=, lease=, ... */
+static void read_step(const struct words *words, struct definition *definition, size_t index)
+{
+    struct step_rule *step = &definition->steps[index];
+    const char *after = option(words, "after");
+    if (after)
+        read_after(after, definition, index);
     read_rule(words, &step->action);
     read_rule(words, &step->compensation);
     const char *handler = option(words, "handler");
@@ -361,7 +380,7 @@ static void read_line(struct world *world, const char *line)
         if (step < 0)
             bad(world, words);
         else
-            read_step(words, &definition->steps[step]);
+            read_step(words, definition, (size_t)step);
     } else if (is(words, 0, "worker") && words->count > 2) {
         read_worker(world, words);
     } else if (is(words, 0, "plan") && words->count > 3) {
