@@ -94,8 +94,10 @@ static bool park_input(uint8_t reason, enum operation operation, enum saga_input
     case PARK_LIMIT_REACHED:
         *ret = IN_LIMIT_REACHED;
         return true;
+    case PARK_REJECTED_AFTER_PIVOT:
+        *ret = IN_REJECTED_AFTER_PIVOT;
+        return true;
     case PARK_NONE:
-    case PARK_REJECTED_AFTER_PIVOT: /* has no way to come about yet */
     case PARK_REASON_COUNT:
         break;
     }
@@ -132,6 +134,7 @@ bool entry_input(const struct journal_entry *entry, enum saga_input *ret)
     case ENTRY_RESOLVE:
     case ENTRY_PROBE:
     case ENTRY_MAYBE:
+    case ENTRY_PENDING:
     case ENTRY_END: /* by what is left: saga_end_input */
     case ENTRY_KIND_COUNT:
         break;
@@ -583,11 +586,29 @@ static int apply_decision(struct saga *saga, const struct journal_entry *entry, 
         apply_passed(saga, entry);
     if (entry->kind == ENTRY_RESUME && entry->about)
         saga->resumed_seq = entry->seq;
+    if (entry->kind == ENTRY_COMPENSATE && plan_pivot_is_done(saga) &&
+        saga_attempts(saga, (size_t)saga->definition->pivot, OPERATION_ACTION)->done_seq <
+            entry->seq)
+        return corrupt(saga, entry, err, "it turned back after the pivot");
     if (entry->kind == ENTRY_COMPENSATE) {
         saga->turned_back_seq = entry->seq;
         if (entry->reason == CAUSE_UNKNOWN && entry->step >= 0)
             saga_attempts(saga, (size_t)entry->step, OPERATION_ACTION)->given_up = true;
     }
+    return 0;
+}
+
+/* What was asked is kept; what becomes of it the pivot's outcome says. */
+static int apply_pending(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    if (saga->definition->pivot < 0 || entry->step != saga->definition->pivot ||
+        saga->at.phase != SAGA_RUNNING ||
+        (entry->reason != CAUSE_CANCELLED && entry->reason != CAUSE_DEADLINE))
+        return corrupt(saga, entry, err, "nothing waits for step %d", entry->step);
+    if (entry->reason == CAUSE_CANCELLED)
+        saga->pending_seq = entry->seq;
+    else
+        saga->deadline_pending = true;
     return 0;
 }
 
@@ -639,6 +660,8 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
     case ENTRY_PROBE:
     case ENTRY_MAYBE:
         return apply_probing(saga, entry, err);
+    case ENTRY_PENDING:
+        return apply_pending(saga, entry, err);
     case ENTRY_END:
         return apply_end(saga, entry, err);
     case ENTRY_KIND_COUNT:

@@ -154,6 +154,16 @@ int change_compensate(struct change *change, enum cause cause, int step, const c
     return rc;
 }
 
+int change_refused(struct change *change, int step, const char *code, const char *message)
+{
+    const struct saga *saga = change->saga;
+    if (!plan_is_after_pivot(saga, (size_t)step))
+        return change_compensate(change, CAUSE_REFUSED, step, code, message);
+    if (saga->at.state != SAGA_RUNNING)
+        return 0;
+    return change_park(change, PARK_REJECTED_AFTER_PIVOT, step, OPERATION_ACTION, code, message);
+}
+
 int change_done(struct change *change, enum operation operation)
 {
     enum saga_input end;
@@ -181,7 +191,13 @@ int change_deadline(struct change *change)
     char message[160];
     (void)snprintf(message, sizeof message, "the deadline passed before step \"%s\" was done",
                    saga->definition->steps[step].name);
-    if (saga->definition->on_deadline == ON_DEADLINE_PARK)
+    if (plan_pivot_is_under_way(saga)) {
+        struct journal_entry entry = { .kind = ENTRY_PENDING,
+                                       .step = (int16_t)saga->definition->pivot,
+                                       .reason = CAUSE_DEADLINE };
+        return change_append(change, &entry);
+    }
+    if (saga->definition->on_deadline == ON_DEADLINE_PARK || plan_pivot_is_done(saga))
         return change_park(change, PARK_DEADLINE_EXCEEDED, step, OPERATION_ACTION,
                            "DEADLINE_EXCEEDED", message);
     return change_compensate(change, CAUSE_DEADLINE, step, "DEADLINE_EXCEEDED", message);
@@ -223,14 +239,29 @@ static int end(struct change *change, enum saga_input input)
     return change_append(change, &entry);
 }
 
+/* Turns back as the person asked who had to wait for the pivot. */
+static int cancel_pending(struct change *change)
+{
+    const struct journal_entry *pending =
+        &saga_slot(change->saga, change->saga->pending_seq)->entry;
+    struct journal_entry entry = { .kind = ENTRY_COMPENSATE,
+                                   .step = -1,
+                                   .reason = CAUSE_CANCELLED,
+                                   .about = pending->seq,
+                                   .actor = pending->actor, /* borrowed: change_append copies */
+                                   .error_message = pending->error_message };
+    return change_append(change, &entry);
+}
+
 int change_close(struct change *change)
 {
     struct transition *transition = change->transition;
     enum saga_input input;
-    int rc = saga_end_input(change->saga, &input) ? end(change, input) : 0;
-    if (rc)
-        return rc;
-    rc = row_follow(change);
+    int rc = plan_pending_is_due(change->saga) ? cancel_pending(change) : 0;
+    if (!rc && saga_end_input(change->saga, &input))
+        rc = end(change, input);
+    if (!rc)
+        rc = row_follow(change);
     if (rc)
         return rc;
     transition->changes_row = change->row_changed;

@@ -198,6 +198,46 @@ static const char *settle_is_asked_by(const struct step_rule *rule)
     return undo && !rule->guarded ? "an unguarded step with a compensation" : NULL;
 }
 
+/* The pivot itself, and a step that comes after it: nothing of them is taken back. */
+static void check_from_pivot(struct check *check, const struct step_rule *rule)
+{
+    const char *where = rule->pivot ? "the pivot" : "a step after the pivot";
+    if (rule->has_compensation)
+        fault(check, "compensation", "must be absent: %s is not taken back", where);
+    if (rule->action.on_unknown == ON_UNKNOWN_COMPENSATE)
+        fault(check, "action.on_unknown", "must not be COMPENSATE: %s is not taken back", where);
+    if (rule->pivot && rule->action.on_unknown == ON_UNKNOWN_ACCEPT)
+        fault(check, "action.on_unknown",
+              "must be PARK: what the pivot did decides whether the saga may turn back");
+    if (rule->pivot && rule->action.on_exhausted == ON_EXHAUSTED_CONTINUE)
+        fault(check, "action.on_exhausted",
+              "must be PARK or COMPENSATE: the pivot is not optional");
+    if (!rule->pivot && rule->action.on_exhausted == ON_EXHAUSTED_COMPENSATE)
+        fault(check, "action.on_exhausted",
+              "must be PARK or CONTINUE: nothing before %s is taken back", where);
+}
+
+static void check_pivot(struct check *check, const struct definition *definition, size_t step)
+{
+    const struct step_rule *rule = &definition->steps[step];
+    size_t pivot = (size_t)definition->pivot;
+    if (step == pivot) {
+        check_from_pivot(check, rule);
+        return;
+    }
+    if (rule->pivot)
+        fault(check, "pivot", "only one step may be it, steps[%zu] is", pivot);
+    bool after = step_set_has(&rule->after_all, pivot);
+    if (!after && !step_set_has(&definition->steps[pivot].after_all, step))
+        fault(
+            check, "after",
+            "must put it before or after the pivot \"%.64s\": whether it is taken back may not be "
+            "a matter of time",
+            definition->steps[pivot].name ? definition->steps[pivot].name : "");
+    if (after)
+        check_from_pivot(check, rule);
+}
+
 static void check_step(struct check *check, const struct definition *definition, size_t step)
 {
     static const struct name_rule name = { LIMIT_STEP_NAME_BYTES, "_", "[a-z0-9_]", false, true };
@@ -217,6 +257,9 @@ static void check_step(struct check *check, const struct definition *definition,
               asks);
     if (rule->settle_ms >= 0)
         check_range(check, "settle_time", rule->settle_ms, 0, MS_OF_DAY);
+
+    if (definition->pivot >= 0)
+        check_pivot(check, definition, step);
 
     (void)snprintf(check->path, sizeof check->path, "steps[%zu].action", step);
     check_operation(check, &rule->action, rule->settle_ms, false);
@@ -284,11 +327,14 @@ struct definition *definition_new(size_t steps)
 void definition_order(struct definition *definition)
 {
     struct step_rule *steps = definition->steps;
+    definition->pivot = -1;
     for (size_t i = 0; i < definition->step_count && i < LIMIT_STEPS; i++) {
         steps[i].after_all = steps[i].after;
         for (size_t before = 0; before < i; before++)
             if (step_set_has(&steps[i].after, before))
                 step_set_add_all(&steps[i].after_all, &steps[before].after_all);
+        if (steps[i].pivot && definition->pivot < 0)
+            definition->pivot = (int)i;
     }
 }
 

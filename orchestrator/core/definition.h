@@ -51,6 +51,7 @@ struct step_rule {
      * those come after. definition_new makes a sequence, definition_order the second of the first.
      */
     struct step_set after, after_all;
+    bool pivot; /* the point of no return */
 };
 
 struct definition {
@@ -58,6 +59,7 @@ struct definition {
     int32_t revision; /* 0 until stored */
     struct step_rule *steps;
     size_t step_count;
+    int pivot;           /* its step; -1: none */
     int64_t deadline_ms; /* 0: none */
     enum on_deadline on_deadline;
 };
@@ -82,7 +84,8 @@ static inline const struct operation_rule *definition_rule(const struct definiti
 /* An owned definition with room for `steps`, in sequence, and else all-zero; NULL when memory is
  * out. Strings are mem_strdup'ed in by whoever fills it (wire/definition_codec.h, tests). */
 MUST_USE struct definition *definition_new(size_t steps);
-/* Makes `after_all` of the steps' `after`, which names steps before each alone. */
+/* Makes `after_all` of the steps' `after`, which names steps before each alone, and finds the
+ * pivot. */
 void definition_order(struct definition *definition);
 /* Fills in the rule of a probe, but for its handler, retry and times; NULL when memory is out. */
 MUST_USE struct operation_rule *definition_probe_new(void);

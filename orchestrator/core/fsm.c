@@ -35,6 +35,8 @@ static const struct saga_transition transitions[] = {
       "a late report speaks against what was recorded" },
     { RUNNING, IN_WORKER_KILLER,        PARKED_RUNNING,      "each worker that takes it is lost" },
     { RUNNING, IN_LIMIT_REACHED,        PARKED_RUNNING,      "the journal is full, or the outputs are too large for a task" },
+    { RUNNING, IN_REJECTED_AFTER_PIVOT, PARKED_RUNNING,
+      "a business no after the pivot: nothing is taken back any more" },
     { RUNNING, IN_RETRY,                RUNNING,             "an operator ended the back-off" },
     { RUNNING, IN_ACCEPTED,             RUNNING,
       "unknown and not repeatable, on_unknown ACCEPT: the step stays unconfirmed" },
@@ -98,10 +100,13 @@ static const struct saga_transition transitions[] = {
 };
 
 static const struct verb_rule verbs[] = {
-    { VERB_CANCEL, RUNNING,             "turns back; a live lease ends first", NULL },
+    { VERB_CANCEL, RUNNING,
+      "turns back; live leases end first. While the pivot is under way it is pending, and the pivot's "
+      "outcome decides; CANCEL_NOT_ALLOWED once the pivot is done", NULL },
     { VERB_CANCEL, COMPENSATING,        "nothing: it is turning back already", NULL },
     { VERB_CANCEL, PARKED_RUNNING,
-      "turns back; an unknown step is compensated as `maybe`", NULL },
+      "turns back; an unknown step is compensated as `maybe`; pending and CANCEL_NOT_ALLOWED as in "
+      "RUNNING", NULL },
     { VERB_CANCEL, PARKED_COMPENSATING,
       "refused: it has turned back already; clear what it is parked for, then "
       "retry the step", "CANCEL_NOT_ALLOWED" },
@@ -213,7 +218,8 @@ static const struct verb_rule verbs[] = {
       "a live lease: recorded, and what follows; a lost one: settles its unknown,"
       " or is evidence", NULL },
     { VERB_REPORT, PARKED_RUNNING,
-      "recorded; a refusal turns the phase, a settled unknown takes it on", NULL },
+      "recorded; a refusal turns the phase (back at once if it is parked for another step's action), a "
+      "settled unknown takes it on", NULL },
     { VERB_REPORT, PARKED_COMPENSATING, "recorded; a settled unknown takes it on", NULL },
     { VERB_REPORT, SUCCEEDED,
       "the same again is a duplicate; else stale: kept as a late report, an "
@@ -246,6 +252,7 @@ static const char *const input_names[] = {
     [IN_LATE_EFFECT] = "LATE_EFFECT",
     [IN_WORKER_KILLER] = "WORKER_KILLER",
     [IN_LIMIT_REACHED] = "LIMIT_REACHED",
+    [IN_REJECTED_AFTER_PIVOT] = "REJECTED_AFTER_PIVOT",
     [IN_RETRY] = "RETRY",
     [IN_SETTLED] = "SETTLED",
     [IN_SKIPPED] = "SKIPPED",

@@ -26,6 +26,7 @@ enum saga_input {
     IN_LATE_EFFECT,            /* a late report speaks against what was recorded */
     IN_WORKER_KILLER,          /* its workers keep dying */
     IN_LIMIT_REACHED,          /* the journal is full */
+    IN_REJECTED_AFTER_PIVOT,   /* a business no where nothing is taken back any more */
     IN_RETRY,                  /* an operator: again */
     IN_SETTLED,                /* a late report or a person settled what it was parked for */
     IN_SKIPPED,                /* a person: without this compensation */

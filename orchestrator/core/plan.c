@@ -46,6 +46,37 @@ bool plan_is_all_taken_back(const struct saga *saga)
     return true;
 }
 
+static const struct attempts *pivot_of(const struct saga *saga)
+{
+    int pivot = saga->definition->pivot;
+    return pivot >= 0 ? &saga->steps[pivot].of[OPERATION_ACTION] : NULL;
+}
+
+bool plan_pivot_is_done(const struct saga *saga)
+{
+    const struct attempts *pivot = pivot_of(saga);
+    return pivot && pivot->done;
+}
+
+bool plan_pivot_is_under_way(const struct saga *saga)
+{
+    const struct attempts *pivot = pivot_of(saga);
+    return pivot && !pivot->done && (pivot->open_seq || pivot->unsettled > 0);
+}
+
+bool plan_is_after_pivot(const struct saga *saga, size_t step)
+{
+    int pivot = saga->definition->pivot;
+    return pivot >= 0 && step_set_has(&saga->definition->steps[step].after_all, (size_t)pivot);
+}
+
+bool plan_pending_is_due(const struct saga *saga)
+{
+    return saga->pending_seq && saga->at.phase == SAGA_RUNNING &&
+           saga->at.reason != PARK_SUSPENDED && !plan_pivot_is_done(saga) &&
+           !plan_pivot_is_under_way(saga);
+}
+
 struct turn plan_turns(const struct saga *saga)
 {
     size_t count = saga->definition->step_count;
@@ -130,8 +161,11 @@ static bool is_undecided(const struct saga *saga, const struct turn *turn)
 
 bool plan_undecided(const struct saga *saga, size_t *ret_step, enum operation *ret_operation)
 {
+    *ret_operation = OPERATION_COUNT;
     if (!is_active(saga))
         return false;
+    if (plan_pending_is_due(saga))
+        return true;
     bool any = false;
     for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
         any = true;
@@ -141,7 +175,6 @@ bool plan_undecided(const struct saga *saga, size_t *ret_step, enum operation *r
         *ret_operation = turn.operation;
         return true;
     }
-    *ret_operation = OPERATION_COUNT;
     return !any && !saga->open_count; /* the end */
 }
 
@@ -278,9 +311,11 @@ bool plan_deadline_is_due(const struct saga *saga, int64_t now_ms)
     int64_t deadline = plan_deadline_ms(saga);
     if (now_ms < deadline)
         return false;
+    if (plan_pivot_is_under_way(saga))
+        return !saga->deadline_pending;
     /* A person who goes on after the deadline has seen it: it parks only once. */
-    return saga->definition->on_deadline != ON_DEADLINE_PARK ||
-           (!saga->deadline_parked && finished_at(saga, saga->retry_seq) < deadline);
+    bool parks = saga->definition->on_deadline == ON_DEADLINE_PARK || plan_pivot_is_done(saga);
+    return !parks || (!saga->deadline_parked && finished_at(saga, saga->retry_seq) < deadline);
 }
 
 bool plan_limit_reached(const struct saga *saga)

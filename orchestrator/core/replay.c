@@ -33,7 +33,8 @@ static bool summaries_equal(const struct saga *a, const struct saga *b)
            a->last_fence == b->last_fence && a->turned_back_seq == b->turned_back_seq &&
            a->park_seq == b->park_seq && a->retry_seq == b->retry_seq &&
            a->moved_seq == b->moved_seq && a->resumed_seq == b->resumed_seq &&
-           a->deadline_parked == b->deadline_parked;
+           a->pending_seq == b->pending_seq && a->deadline_parked == b->deadline_parked &&
+           a->deadline_pending == b->deadline_pending;
 }
 
 /* The end is the row's to say: what ended the last lease may not have known that it was. */

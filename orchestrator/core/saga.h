@@ -130,7 +130,9 @@ MUST_USE int saga_on_lease_end(struct saga *saga, int64_t seq, enum outcome outc
  * nothing is due. expiry_allowed: false within the grace after start or reconnect. */
 MUST_USE int saga_on_time(struct saga *saga, int64_t now_ms, bool expiry_allowed, struct rng *rng,
                           struct transition *ret, enum verdict *ret_verdict, struct err *err);
-/* ACCEPTED; NOTHING if it is compensating or compensated already; else ERR_PRECONDITION. */
+/* ACCEPTED, also where it only waits from now on for what becomes of the pivot; NOTHING if it is
+ * compensating or compensated, or waits, already; else ERR_PRECONDITION with reason
+ * CANCEL_NOT_ALLOWED. */
 MUST_USE int saga_on_cancel(struct saga *saga, const char *actor, const char *reason,
                             int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
                             struct err *err);

@@ -76,7 +76,9 @@ struct saga {
     int64_t retry_seq;       /* last RETRY entry */
     int64_t moved_seq;       /* last decision that let the whole saga go on */
     int64_t resumed_seq;     /* last RESUME after SUSPENDED */
+    int64_t pending_seq;     /* the cancel that waits for the pivot */
     bool deadline_parked;    /* which it does only once */
+    bool deadline_pending;   /* the deadline passed while the pivot was under way */
     struct step_summary *steps;
     /* The probes of each step's action and compensation: tries, budget and back-off alone. What a
      * probe found out is told by the RESOLVE entry that follows from its answer, never by the
@@ -174,6 +176,13 @@ struct turn {
 };
 struct turn plan_turns(const struct saga *saga);
 bool plan_next(const struct saga *saga, struct turn *turn);
+/* Nothing is taken back any more. */
+bool plan_pivot_is_done(const struct saga *saga);
+/* It was sent, and what became of it is not known: cancel and deadline wait for that. */
+bool plan_pivot_is_under_way(const struct saga *saga);
+bool plan_is_after_pivot(const struct saga *saga, size_t step);
+/* The cancel that waited for the pivot, which turned out to have had no effect. */
+bool plan_pending_is_due(const struct saga *saga);
 /* Is it this step's turn? */
 bool plan_is_turn_of(const struct saga *saga, size_t step, enum operation *ret_operation);
 /* Is nobody at work on it, and may somebody be? */
@@ -183,7 +192,8 @@ int64_t plan_lease_of(const struct saga *saga, size_t step);
 /* Something follows from the records and was not written with them: the end, or what a refusal or
  * an unknown outcome leads to. With one copy that does not happen; but a plain finish looks at its
  * lease alone, and a stale copy of another node may not know that the saga was turned back, or
- * released from PARKED, meanwhile. Time decides it. OPERATION_COUNT: the end. */
+ * released from PARKED, meanwhile. Time decides it. OPERATION_COUNT: the end, or a cancel that
+ * waited for the pivot. */
 bool plan_undecided(const struct saga *saga, size_t *ret_step, enum operation *ret_operation);
 /* The live lease that ends first, 0 if there is none. */
 int64_t plan_open_lease(const struct saga *saga);
@@ -255,11 +265,13 @@ MUST_USE int change_park(struct change *change, enum park_reason reason, int ste
                          enum operation operation, const char *code, const char *message);
 MUST_USE int change_compensate(struct change *change, enum cause cause, int step, const char *code,
                                const char *message);
+/* A business no: turns back, or after the pivot parks. A saga that is parked already records it. */
+MUST_USE int change_refused(struct change *change, int step, const char *code, const char *message);
 /* An operation is done: the row that records it, unless the end follows. */
 MUST_USE int change_done(struct change *change, enum operation operation);
 /* Leaves PARKED: what it was parked for is settled. */
 MUST_USE int change_resume(struct change *change, int step, enum operation operation);
-/* Turns back or parks if it is RUNNING beyond its deadline. */
+/* Turns back or parks if it is RUNNING beyond its deadline; waits for a pivot that is under way. */
 MUST_USE int change_deadline(struct change *change);
 /* The end if it has come; then brings the row and the transition in line. Always the last step. */
 MUST_USE int change_close(struct change *change);

@@ -89,8 +89,7 @@ static int late_settled(struct change *change, const struct journal_entry *lease
             return rc;
     }
     if (report->outcome == OUTCOME_REJECTED && saga->at.phase == SAGA_RUNNING)
-        return change_compensate(change, CAUSE_REFUSED, step, report->error_code,
-                                 report->error_message);
+        return change_refused(change, step, report->error_code, report->error_message);
     return parked_for ? change_deadline(change) : 0;
 }
 

@@ -23,13 +23,19 @@ int saga_on_cancel(struct saga *saga, const char *actor, const char *reason, int
     int rc = ask_table(saga, VERB_CANCEL, err);
     if (rc)
         return rc;
+    if (saga->at.phase == SAGA_RUNNING && plan_pivot_is_done(saga))
+        return err_reason(err, ERR_PRECONDITION, "CANCEL_NOT_ALLOWED",
+                          "step \"%s\", the point of no return, is done: nothing is taken back any "
+                          "more",
+                          saga->definition->steps[saga->definition->pivot].name);
     struct transition transition;
     struct change change = change_begin(saga, now_ms, NULL, &transition, err);
     enum verdict verdict = VERDICT_NOTHING;
-    if (saga->at.phase == SAGA_RUNNING) {
+    bool pending = plan_pivot_is_under_way(saga);
+    if (saga->at.phase == SAGA_RUNNING && !(pending && saga->pending_seq)) {
         struct journal_entry entry = {
-            .kind = ENTRY_COMPENSATE,
-            .step = -1,
+            .kind = pending ? ENTRY_PENDING : ENTRY_COMPENSATE,
+            .step = pending ? (int16_t)saga->definition->pivot : -1,
             .reason = CAUSE_CANCELLED,
             .actor = (char *)actor, /* borrowed: change_append copies */
             .error_message = (char *)reason,
@@ -83,6 +89,7 @@ static int check_parked(const struct saga *saga, struct err *err)
     case PARK_RETRIES_EXHAUSTED:
     case PARK_COMPENSATION_FAILED:
     case PARK_DEADLINE_EXCEEDED:
+    case PARK_REJECTED_AFTER_PIVOT:
     case PARK_WORKER_KILLER:
         return 0;
     case PARK_LIMIT_REACHED:
@@ -100,7 +107,6 @@ static int check_parked(const struct saga *saga, struct err *err)
     case PARK_SUSPENDED:
         return refuse(err, "a person stopped it: resume it");
     case PARK_NONE:
-    case PARK_REJECTED_AFTER_PIVOT:
     case PARK_REASON_COUNT:
         break;
     }

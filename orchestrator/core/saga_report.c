@@ -121,9 +121,8 @@ static int after_action(struct change *change, const struct journal_entry *lease
     const struct saga *saga = change->saga;
     const struct attempts *attempts = saga_attempts(saga, (size_t)lease->step, OPERATION_ACTION);
     if (lease->outcome == OUTCOME_REJECTED && saga->at.phase == SAGA_RUNNING)
-        return change_compensate(change, CAUSE_REFUSED, lease->step, lease->error_code,
-                                 lease->error_message);
-    if (saga->at.state != SAGA_RUNNING)
+        return change_refused(change, lease->step, lease->error_code, lease->error_message);
+    if (saga->at.state != SAGA_RUNNING || plan_pending_is_due(saga))
         return 0;
     if (again->killed)
         return park_killer(change, lease);

@@ -97,7 +97,7 @@ static int decide_undecided(struct change *change, size_t step, enum operation o
         return decide_unknown(change, (int)step, operation, PARK_OUTCOME_UNKNOWN, code, message);
     if (operation == OPERATION_COMPENSATION)
         return change_park(change, PARK_COMPENSATION_FAILED, (int)step, operation, code, message);
-    return change_compensate(change, CAUSE_REFUSED, (int)step, code, message);
+    return change_refused(change, (int)step, code, message);
 }
 
 /* False: nothing is due. */

@@ -47,6 +47,7 @@ static const char *const entry_kinds[] = {
     [ENTRY_MAYBE] = "MAYBE",
     [ENTRY_ACCEPT] = "ACCEPT",
     [ENTRY_CONTINUE] = "CONTINUE",
+    [ENTRY_PENDING] = "PENDING",
 };
 _Static_assert(ARRAY_LEN(entry_kinds) == ENTRY_KIND_COUNT, "a name for each kind");
 

@@ -49,6 +49,7 @@ enum entry_kind {
     ENTRY_MAYBE,       /* the probe found nothing in its time: compensated as maybe */
     ENTRY_ACCEPT,      /* on_unknown ACCEPT: goes on, the step unconfirmed */
     ENTRY_CONTINUE,    /* on_exhausted CONTINUE: goes on without the step */
+    ENTRY_PENDING,     /* cancel or deadline, while the pivot is under way; reason: a cause */
     ENTRY_KIND_COUNT
 };
 

@@ -147,6 +147,7 @@ static void fill_step(struct step_parts *parts, const struct step_rule *rule)
         message->no_compensation = 1;
     }
     message->guarded = rule->guarded;
+    message->pivot = rule->pivot;
     if (rule->settle_ms >= 0)
         message->settle_time = fill_duration(&parts->settle_time, rule->settle_ms);
 }

@@ -19,8 +19,7 @@ _Static_assert((int)STEP_COMPENSATION_SKIPPED + 1 ==
                    (int)SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_SKIPPED,
                "order");
 _Static_assert((int)WAIT_OPERATOR == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR, "order");
-_Static_assert((int)ENTRY_CONTINUE + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_CONTINUE,
-               "order");
+_Static_assert((int)ENTRY_PENDING + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_PENDING, "order");
 _Static_assert((int)EFFECT_AT_MOST_ONCE + 1 == (int)SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE, "order");
 
 Saga__V1__SagaState saga_state_to_message(enum saga_state state)
@@ -361,7 +360,7 @@ int saga_to_message(struct arena *arena, const struct saga *saga, bool full, int
 
 static const char *reason_of(const struct journal_entry *entry)
 {
-    if (entry->kind == ENTRY_COMPENSATE)
+    if (entry->kind == ENTRY_COMPENSATE || entry->kind == ENTRY_PENDING)
         return cause_name((enum cause)entry->reason);
     if (entry->kind == ENTRY_PARK)
         return park_reason_name((enum park_reason)entry->reason);

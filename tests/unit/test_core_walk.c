@@ -30,12 +30,14 @@ struct oracle {
     size_t seen; /* entries */
     /* What happened at least once. */
     bool parallel, undone_in_parallel, refused_beside;
+    bool cancel_pending, deadline_pending, cancelled_by_pivot, pivot_won;
 };
 
 /* Over all walks. */
 struct tally {
     int ends[SAGA_STATE_COUNT];
     int parallel, undone_in_parallel, refused_beside;
+    int cancel_pending, deadline_pending, cancelled_by_pivot, pivot_won;
 };
 
 static const struct step_rule *rule_of(const struct world *world, int step)
@@ -147,6 +149,11 @@ static void judge_grant(struct oracle *oracle, const struct world *world,
     }
     assert_false(oracle->turned_back);
     assert_false(oracle->passed[step]);
+    if (oracle->cancel_pending) { /* only to find out what became of the pivot, or after it */
+        const struct known *pivot = &oracle->of[world->definition->pivot][0];
+        assert_true(pivot->done || (step == world->definition->pivot && pivot->maybe > 0));
+        oracle->pivot_won |= pivot->done;
+    }
     for (int i = 0; i < step; i++)
         if (comes_after(world, step, i))
             assert_true(oracle->of[i][0].done || oracle->passed[i]);
@@ -261,6 +268,20 @@ static void judge_passed(struct oracle *oracle, const struct world *world,
     oracle->passed[entry->step] = true;
 }
 
+/* Granted and not ended, or unknown. */
+static bool pivot_is_under_way(const struct oracle *oracle, const struct world *world)
+{
+    int pivot = world->definition->pivot;
+    if (pivot < 0 || oracle->of[pivot][0].done)
+        return false;
+    for (size_t i = 0; i < world->count; i++)
+        if (world->entries[i].kind == ENTRY_LEASE && world->entries[i].step == pivot &&
+            world->entries[i].operation == OPERATION_ACTION &&
+            world->entries[i].outcome == OUTCOME_NONE)
+            return true;
+    return oracle->of[pivot][0].maybe > 0;
+}
+
 static void judge_decision(struct oracle *oracle, const struct world *world,
                            const struct journal_entry *entry)
 {
@@ -280,8 +301,17 @@ static void judge_decision(struct oracle *oracle, const struct world *world,
         assert_int_equal(oracle->of[entry->step][0].maybe, 0);
     if (entry->kind == ENTRY_MAYBE)
         assert_true(oracle->turned_back && oracle->of[entry->step][0].maybe > 0);
+    if (entry->kind == ENTRY_PENDING) {
+        assert_true(pivot_is_under_way(oracle, world));
+        oracle->cancel_pending |= entry->reason == CAUSE_CANCELLED;
+        oracle->deadline_pending |= entry->reason == CAUSE_DEADLINE;
+    }
     if (entry->kind == ENTRY_COMPENSATE) {
+        int pivot = world->definition->pivot;
         assert_false(oracle->turned_back);
+        assert_false(pivot >= 0 && oracle->of[pivot][0].done);
+        assert_false(entry->reason != CAUSE_REFUSED && pivot_is_under_way(oracle, world));
+        oracle->cancelled_by_pivot |= entry->about != 0;
         oracle->turned_back = true;
         for (size_t i = 0; i < world->count; i++)
             oracle->refused_beside |= entry->reason == CAUSE_REFUSED &&
@@ -397,6 +427,30 @@ static void random_order(struct definition *definition, struct rng *rng)
     definition_order(definition);
 }
 
+/* Some step that every other comes before or after, if there is one; nothing from it on is taken
+ * back. */
+static void random_pivot(struct world *world, struct rng *rng)
+{
+    struct definition *definition = world->definition;
+    int pivot = (int)rng_below(rng, definition->step_count);
+    for (int i = 0; i < (int)definition->step_count; i++)
+        if (i != pivot && !comes_after(world, i, pivot) && !comes_after(world, pivot, i))
+            return;
+    for (int i = 0; i < (int)definition->step_count; i++) {
+        struct step_rule *step = &definition->steps[i];
+        if (i != pivot && !comes_after(world, i, pivot))
+            continue;
+        step->has_compensation = false;
+        step->action.on_unknown =
+            i != pivot && chance(rng, 40) ? ON_UNKNOWN_ACCEPT : ON_UNKNOWN_PARK;
+        step->action.on_exhausted = chance(rng, 50) ? ON_EXHAUSTED_PARK
+                                    : i == pivot    ? ON_EXHAUSTED_COMPENSATE
+                                                    : ON_EXHAUSTED_CONTINUE;
+    }
+    definition->steps[pivot].pivot = true;
+    definition_order(definition);
+}
+
 static void random_definition(struct world *world, struct rng *rng)
 {
     struct definition *definition = world->definition;
@@ -414,6 +468,8 @@ static void random_definition(struct world *world, struct rng *rng)
     }
     if (chance(rng, 60))
         random_order(definition, rng);
+    if (chance(rng, 40))
+        random_pivot(world, rng);
     assert_int_equal(definition_check(definition, tell_fault, NULL), 0);
 }
 
@@ -676,6 +732,10 @@ static void walk(uint64_t seed, struct tally *tally)
     tally->parallel += oracle.parallel;
     tally->undone_in_parallel += oracle.undone_in_parallel;
     tally->refused_beside += oracle.refused_beside;
+    tally->cancel_pending += oracle.cancel_pending;
+    tally->deadline_pending += oracle.deadline_pending;
+    tally->cancelled_by_pivot += oracle.cancelled_by_pivot;
+    tally->pivot_won += oracle.pivot_won;
     world_close(&world);
 }
 
@@ -712,6 +772,13 @@ static void test_random_walks(void **state)
     assert_true(tally.parallel > walks / 20);
     assert_true(tally.undone_in_parallel > walks / 200);
     assert_true(tally.refused_beside > walks / 200);
+    print_message(
+        "%d cancels and %d deadlines waited for a pivot, which let %d turn back and %d not\n",
+        tally.cancel_pending, tally.deadline_pending, tally.cancelled_by_pivot, tally.pivot_won);
+    assert_true(tally.cancel_pending > walks / 400);
+    assert_true(tally.deadline_pending > walks / 800);
+    assert_true(tally.cancelled_by_pivot > walks / 1600);
+    assert_true(tally.pivot_won > walks / 1600);
     size_t rows, taken = 0;
     (void)saga_transitions(&rows);
     for (size_t i = 0; i < rows; i++)
