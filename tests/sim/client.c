@@ -320,18 +320,34 @@ static void on_race(struct world *world, struct timer *timer)
             resolve_something(world, &world->nodes[i], clients->raced);
 }
 
+static struct business_key *key_find(struct clients *clients, const char *definition,
+                                     const char *saga_id)
+{
+    for (size_t i = 0; i < clients->key_count; i++)
+        if (strcmp(clients->keys[i].saga_id, saga_id) == 0 &&
+            strcmp(clients->keys[i].definition, definition) == 0)
+            return &clients->keys[i];
+    return NULL;
+}
+
+void clients_cancel(struct world *world, const char *definition, const char *saga_id)
+{
+    struct business_key *key = key_find(&world->clients, definition, saga_id);
+    if (key)
+        clients_verb(world, &world->nodes[world_choice(world, world->node_count)], key,
+                     ENGINE_VERB_CANCEL, 0);
+}
+
 void clients_race(struct world *world, const char *definition, const char *saga_id, bool to_resolve)
 {
     struct clients *clients = &world->clients;
-    for (size_t i = 0; i < clients->key_count && !timer_is_set(&clients->race); i++) {
-        struct business_key *key = &clients->keys[i];
-        if (strcmp(key->saga_id, saga_id) != 0 || strcmp(key->definition, definition) != 0)
-            continue;
-        clients->raced = key;
-        clients->raced_to_resolve = to_resolve;
-        world_after(world, &clients->race,
-                    world_between(world, 0, world_chance(world, 500) ? 20 : 2000), on_race);
-    }
+    struct business_key *key = key_find(clients, definition, saga_id);
+    if (!key || timer_is_set(&clients->race))
+        return;
+    clients->raced = key;
+    clients->raced_to_resolve = to_resolve;
+    world_after(world, &clients->race,
+                world_between(world, 0, world_chance(world, 500) ? 20 : 2000), on_race);
 }
 
 /* What an operator may find on the list. */

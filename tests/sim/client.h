@@ -41,6 +41,8 @@ void clients_open(struct world *world);
 void clients_close(struct world *world);
 void clients_start(struct world *world, struct node *node, struct business_key *key,
                    const char *input);
+/* A cancel at some node. */
+void clients_cancel(struct world *world, const char *definition, const char *saga_id);
 /* Somebody calls for the saga at every node, soon; or settles what is unknown of it. */
 void clients_race(struct world *world, const char *definition, const char *saga_id,
                   bool to_resolve);

@@ -123,6 +123,7 @@ int definitions_decode(const struct bytes *content, struct definition **ret, str
         step->guarded = source->guarded;
         step->settle_ms = source->settle_ms;
         step->after = source->after;
+        step->pivot = source->pivot;
     }
     definition_order(copy);
     *ret = copy;
@@ -244,6 +245,34 @@ static void make_up_order(struct world *world, struct definition *definition)
     definition_order(definition);
 }
 
+static bool is_after(const struct definition *definition, size_t step, size_t other)
+{
+    return step_set_has(&definition->steps[step].after_all, other);
+}
+
+/* Some step that every other comes before or after, if there is one; nothing from it on is taken
+ * back. */
+static void make_up_pivot(struct world *world, struct definition *definition)
+{
+    size_t pivot = world_choice(world, definition->step_count);
+    for (size_t i = 0; i < definition->step_count; i++)
+        if (i != pivot && !is_after(definition, i, pivot) && !is_after(definition, pivot, i))
+            return;
+    for (size_t i = pivot; i < definition->step_count; i++) {
+        struct step_rule *step = &definition->steps[i];
+        if (i != pivot && !is_after(definition, i, pivot))
+            continue;
+        step->has_compensation = false;
+        if (step->action.on_unknown == ON_UNKNOWN_COMPENSATE || i == pivot)
+            step->action.on_unknown = ON_UNKNOWN_PARK;
+        if (step->action.on_exhausted ==
+            (i == pivot ? ON_EXHAUSTED_CONTINUE : ON_EXHAUSTED_COMPENSATE))
+            step->action.on_exhausted = ON_EXHAUSTED_PARK;
+    }
+    definition->steps[pivot].pivot = true;
+    definition_order(definition);
+}
+
 void definitions_make_up(struct world *world)
 {
     static const char *const names[DEFINITIONS_MAX] = { "pay", "ship", "book" };
@@ -256,6 +285,8 @@ void definitions_make_up(struct world *world)
             make_up_step(world, &definition->steps[step]);
         if (world_chance(world, 500))
             make_up_order(world, definition);
+        if (world_chance(world, 350))
+            make_up_pivot(world, definition);
         if (world_chance(world, 300))
             definition->deadline_ms = world_between(world, 1000, 40000);
         definition->on_deadline =

@@ -58,6 +58,7 @@
     X(FOREIGN_EFFECT, "the effect exists already, by another", 15)                                 \
     X(START_AGAIN, "a start is sent again", 300)                                                   \
     X(START_OTHER, "a start of a known key with other input", 150)                                 \
+    X(CANCEL_AT_PIVOT, "a cancel while the pivot is at work", 300)                                 \
     X(CALL_CANCEL, "a cancel", 200)                                                                \
     X(CALL_RETRY, "a retry", 200)                                                                  \
     X(CALL_RESOLVE, "a person settles what is unknown, with evidence", 350)                        \
@@ -85,6 +86,11 @@
     X(PARALLEL_ACTIONS, "two steps ran at the same time")                                          \
     X(PARALLEL_COMPENSATIONS, "two steps were taken back at the same time")                        \
     X(REFUSED_BESIDE_LEASE, "a step was refused beside another's live lease")                      \
+    X(PENDING_CANCEL, "a cancel waited for the pivot")                                             \
+    X(PENDING_DEADLINE, "a deadline waited for the pivot")                                         \
+    X(PENDING_TURNED_BACK, "the pivot had no effect: the cancel that waited turned back")          \
+    X(PENDING_TOO_LATE, "the pivot was done: the cancel that waited came too late")                \
+    X(PARKED_REJECTED_AFTER_PIVOT, "parked: REJECTED_AFTER_PIVOT")                                 \
     X(JOINED, "a step began after two that had run at the same time")                              \
     X(LEASE_EXTENDED, "a lease was extended")                                                      \
     X(EXTENSION_REFUSED, "an extension was refused")                                               \

@@ -189,8 +189,7 @@ static void check_goes_on(const struct look *look)
     int64_t now_ms = db_clock_ms(look->world->now_ms);
     enum saga_state state = look->saga->row.state;
     bool goes_on = saga_state_is_terminal(state) || look->saga->row.park_reason ||
-                   saga_due_at(copy) != INT64_MAX ||
-                   saga_grantable_at(copy, now_ms) != INT64_MAX ||
+                   saga_due_at(copy) != INT64_MAX || saga_grantable_at(copy, now_ms) != INT64_MAX ||
                    saga_grantable(copy, now_ms, &grantable, 1);
     if (!goes_on)
         world_violate(look->world, INV_GOES_ON, "%s is %s and nothing takes it on", id_of(look),

@@ -23,7 +23,7 @@ struct call;
     X(TERMINAL, "P6", "nothing follows the end but what a person found out about it")              \
     X(GRAPH, "P6", "states move along the printed graph")                                          \
     X(REPLAY, "P8", "the core can load what is stored, and finds it sound")                        \
-    X(ONE_LEASE, "P3", "at most one lease of a saga is open")                                      \
+    X(ONE_LEASE, "P3", "at most one lease of a step is open")                                      \
     X(FENCE, "P3", "fences rise")                                                                  \
     X(TRIES, "P6", "tries are contiguous")                                                         \
     X(FORWARD, "P5", "an action is granted in its turn, and never after the saga turned back")     \
@@ -31,6 +31,9 @@ struct call;
     X(BACKWARD, "P5",                                                                              \
       "a compensation is granted in reverse order, for what may have taken effect, "               \
       "and not beside a live forward lease")                                                       \
+    X(PIVOT, "P5",                                                                                 \
+      "nothing turns back while the pivot is under way, nor once it is done, and a cancel that "   \
+      "waited for it turns back before anything is repeated")                                      \
     X(PARKED, "P6", "a parked saga, a suspended one too, is granted nothing")                      \
     X(POLICY, "P5", "a saga goes on without a step, and parks, as its definition says")            \
     X(DEADLINE, "P5",                                                                              \
@@ -103,6 +106,7 @@ struct judged {
     enum saga_state state, phase;
     bool seen;
     bool turned_back;
+    bool cancel_pending; /* until the pivot is settled */
     struct judged_operation of[STEPS_MAX][2];
     bool passed[STEPS_MAX];  /* it went on without it */
     bool skipped[STEPS_MAX]; /* its compensation */

@@ -120,6 +120,19 @@ static bool in_turn_backward(const struct look *look, int step)
     return in_turn;
 }
 
+/* With a cancel that waits nothing is granted but what finds out about the pivot. */
+static void check_pending(const struct look *look, const struct journal_entry *lease)
+{
+    if (!look->judged->cancel_pending)
+        return;
+    const struct judged_operation *pivot = &look->judged->of[look->definition->pivot][0];
+    if (pivot->done)
+        world_hit(look->world, HIT_PENDING_TOO_LATE);
+    else if (lease->step != look->definition->pivot || pivot->unsettled == 0)
+        world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " goes forward, and a cancel waits",
+                      id_of(look), lease->seq);
+}
+
 /* Does it come after two steps of which neither comes after the other? */
 static bool joins(const struct look *look, int step)
 {
@@ -140,6 +153,7 @@ static void check_forward(const struct look *look, const struct journal_entry *l
                       id_of(look), lease->seq, step_of(look, lease->step)->name,
                       saga_state_name(look->saga->row.state),
                       turned_back ? ", after it turned back" : "", in_turn ? "" : ", out of turn");
+    check_pending(look, lease);
     if (lease->try_ == 1 && joins(look, lease->step))
         world_hit(look->world, HIT_JOINED);
 }
@@ -275,7 +289,13 @@ void invariants_end_of_lease(const struct look *look, const struct journal_entry
         world_violate(look->world, INV_PROBE, "%s: #%" PRId64 " is no probe and ended %s",
                       id_of(look), lease->seq, outcome_name(lease->outcome));
     bool is_action = lease->operation == OPERATION_ACTION;
-    if (lease->outcome == OUTCOME_REJECTED && is_action && look->saga->row.phase == SAGA_RUNNING)
+    bool turns_back =
+        look->definition->pivot < 0 || !comes_after(look, lease->step, look->definition->pivot);
+    if (!turns_back && lease->outcome == OUTCOME_REJECTED && look->saga->row.state != SAGA_PARKED)
+        world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " was refused, and it is %s",
+                      id_of(look), lease->seq, saga_state_name(look->saga->row.state));
+    if (turns_back && lease->outcome == OUTCOME_REJECTED && is_action &&
+        look->saga->row.phase == SAGA_RUNNING)
         world_violate(look->world, INV_REFUSAL, "%s: #%" PRId64 " was refused, and it is %s",
                       id_of(look), lease->seq, saga_state_name(look->saga->row.state));
     if (outcome_is_success(lease->outcome)) {
@@ -594,9 +614,60 @@ static void judge_skip(const struct look *look, const struct journal_entry *entr
     look->judged->skipped[entry->step] = true;
 }
 
+static const struct judged_operation *pivot_of(const struct look *look)
+{
+    int pivot = look->definition->pivot;
+    return pivot >= 0 ? &look->judged->of[pivot][0] : NULL;
+}
+
+/* Granted and not ended, or unknown. */
+static bool pivot_is_under_way(const struct look *look)
+{
+    const struct judged_operation *pivot = pivot_of(look);
+    if (!pivot || pivot->done)
+        return false;
+    for (size_t i = 0; i < look->saga->count; i++) {
+        const struct journal_entry *entry = &look->saga->entries[i];
+        if (entry->kind == ENTRY_LEASE && entry->operation == OPERATION_ACTION &&
+            entry->step == look->definition->pivot && entry->outcome == OUTCOME_NONE)
+            return true;
+    }
+    return pivot->unsettled > 0;
+}
+
+static bool pivot_was_granted(const struct look *look)
+{
+    for (size_t i = 0; i < look->saga->count; i++)
+        if (look->saga->entries[i].kind == ENTRY_LEASE &&
+            look->saga->entries[i].step == look->definition->pivot)
+            return true;
+    return false;
+}
+
+static void judge_pending(const struct look *look, const struct journal_entry *entry)
+{
+    /* It may have ended meanwhile, by a node that knows of no cancel: then this is due at once. */
+    if (!pivot_was_granted(look))
+        world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " waits for nothing", id_of(look),
+                      entry->seq);
+    if (entry->reason == CAUSE_DEADLINE) {
+        check_deadline(look, entry);
+        world_hit(look->world, HIT_PENDING_DEADLINE);
+        return;
+    }
+    world_hit(look->world, HIT_PENDING_CANCEL);
+    look->judged->cancel_pending = true;
+}
+
 static void judge_turn_back(const struct look *look, const struct journal_entry *entry)
 {
     world_hit(look->world, (enum hit)(HIT_BACK_REFUSED + entry->reason));
+    const struct judged_operation *pivot = pivot_of(look);
+    if (pivot && (pivot->done || (entry->reason != CAUSE_REFUSED && pivot_is_under_way(look))))
+        world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " turns back %s the pivot",
+                      id_of(look), entry->seq, pivot->done ? "after" : "beside");
+    if (entry->about)
+        world_hit(look->world, HIT_PENDING_TURNED_BACK);
     if (entry->reason == CAUSE_REFUSED && has_open_lease(look))
         world_hit(look->world, HIT_REFUSED_BESIDE_LEASE);
     look->judged->turned_back = true;
@@ -643,6 +714,9 @@ void invariants_entry(const struct look *look, const struct journal_entry *entry
     case ENTRY_ACCEPT:
     case ENTRY_CONTINUE:
         judge_passed(look, entry);
+        return;
+    case ENTRY_PENDING:
+        judge_pending(look, entry);
         return;
     case ENTRY_ABANDON: /* an end: judged as one */
     case ENTRY_KIND_COUNT:

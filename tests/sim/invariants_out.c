@@ -118,6 +118,13 @@ static bool is_recorded(const struct db_saga *saga, const struct journal_entry *
     return false;
 }
 
+static bool pivot_is_done(const struct world *world, const struct db_saga *saga)
+{
+    const struct definition *definition =
+        definitions_find(&world->definitions, saga->row.definition);
+    return definition->pivot >= 0 && saga->judged.of[definition->pivot][0].done;
+}
+
 static bool has_turned_back(const struct db_saga *saga)
 {
     for (size_t i = 0; i < saga->count; i++)
@@ -156,7 +163,7 @@ void invariants_ack(struct world *world, struct node *node, const struct engine_
                       : lease->outcome ? outcome_name(lease->outcome)
                                        : "no outcome");
     else if (outcome == OUTCOME_REJECTED && lease->operation == OPERATION_ACTION &&
-             lease->outcome == outcome && !has_turned_back(saga))
+             lease->outcome == outcome && !has_turned_back(saga) && !pivot_is_done(world, saga))
         world_violate(world, INV_ACK,
                       "%s acknowledges the refusal of %s #%" PRId64 ", and it has not turned back",
                       node->name, id, seq);
@@ -227,7 +234,7 @@ static void check_refusal(struct world *world, const struct engine_verb *verb,
     } else if (verb->err.code == ERR_PRECONDITION && verb->verb == ENGINE_VERB_CANCEL) {
         if (!was(saga, invoked_ms, SAGA_SUCCEEDED, SAGA_SUCCEEDED) &&
             !was(saga, invoked_ms, SAGA_ABANDONED, SAGA_ABANDONED) &&
-            !was(saga, invoked_ms, SAGA_PARKED, SAGA_COMPENSATING))
+            !was(saga, invoked_ms, SAGA_PARKED, SAGA_COMPENSATING) && !pivot_is_done(world, saga))
             world_violate(world, INV_CALL, "a cancel of %s is refused: %s", saga->row.saga_id,
                           verb->err.msg);
     }
@@ -238,6 +245,15 @@ static bool has_entry(const struct db_saga *saga, enum entry_kind kind, const ch
     for (size_t i = 0; i < saga->count; i++)
         if (saga->entries[i].kind == kind && saga->entries[i].error_message &&
             strcmp(saga->entries[i].error_message, reason) == 0)
+            return true;
+    return false;
+}
+
+/* For what becomes of the pivot, or did. */
+static bool cancel_waits(const struct db_saga *saga)
+{
+    for (size_t i = 0; i < saga->count; i++)
+        if (saga->entries[i].kind == ENTRY_PENDING && saga->entries[i].reason == CAUSE_CANCELLED)
             return true;
     return false;
 }
@@ -254,7 +270,7 @@ static bool is_so(const struct world *world, const struct engine_verb *verb,
 {
     switch (verb->verb) {
     case ENGINE_VERB_CANCEL:
-        return has_turned_back(saga);
+        return has_turned_back(saga) || cancel_waits(saga);
     case ENGINE_VERB_RETRY:
         return has_entry(saga, ENTRY_RETRY, reason);
     case ENGINE_VERB_RESOLVE:

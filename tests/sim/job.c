@@ -308,11 +308,26 @@ bool jobs_may_send(const struct world *world, const struct saga_row *row, size_t
     return false;
 }
 
+/* Somebody cancels while the pivot is at work; which it then is a little longer. */
+static bool cancel_beside(struct world *world, struct job *job)
+{
+    if (job->cancelled || plan_of(job, world) || job->operation != OPERATION_ACTION ||
+        !step_of(job, world)->pivot || !world_fault(world, FAULT_CANCEL_AT_PIVOT))
+        return false;
+    job->cancelled = true;
+    clients_cancel(world, job->definition, job->saga_id);
+    return true;
+}
+
 static void on_send(struct world *world, struct timer *timer)
 {
     struct job *job = CONTAINER(timer, struct job, timer);
     if (worker_sleeps(job->worker, timer, on_send))
         return;
+    if (cancel_beside(world, job)) {
+        world_after(world, timer, world_between(world, 5, 60), on_send);
+        return;
+    }
     const struct plan *plan = plan_of(job, world);
     bool is_probe = job->operation == OPERATION_PROBE;
     if (asks_before(job, world) && !still_mine(job)) { /* nothing was sent */
@@ -321,7 +336,9 @@ static void on_send(struct world *world, struct timer *timer)
     }
     if (answers_at_once(world, job))
         return;
-    if (plan ? plan->answer == PLAN_NOT_SENT : !is_probe && world_fault(world, FAULT_NOT_SENT)) {
+    bool not_sent = !is_probe && (world_fault(world, FAULT_NOT_SENT) ||
+                                  (job->cancelled && world_chance(world, 500)));
+    if (plan ? plan->answer == PLAN_NOT_SENT : not_sent) {
         job_finish(job, OUTCOME_RETRY, "NOT_SENT");
         return;
     }

@@ -159,6 +159,8 @@ static void read_step(const struct words *words, struct definition *definition, 
     read_probe(words, "undo_probe", &step->compensation);
     step->action.window_ms = number(words, "window", 0);
     step->has_compensation = !option_is(words, "undo", "none");
+    step->pivot = option_is(words, "pivot", "yes");
+    definition_order(definition);
     step->guarded = !option_is(words, "guarded", "no");
     step->settle_ms = number(words, "settle", -1);
     if (option_is(words, "on_unknown", "compensate"))

@@ -76,6 +76,7 @@ struct job {
     bool careless;
     bool elsewhere; /* reports to another node than it came from */
     bool at_deadline;
+    bool cancelled; /* somebody asked for that while the pivot was at work */
     bool sent;
     struct flying *flying; /* its request; NULL: none is on its way, or was lost */
     struct timer timer;    /* the next step of the handler */
