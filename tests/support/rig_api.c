@@ -135,6 +135,19 @@ static void write_operation(const char *field, const char *default_handler, char
     buf_text(out, "}");
 }
 
+/* "a,b": those steps; "-": none. */
+static void write_after(const char *names, struct buf *out)
+{
+    if (*names == '-') {
+        buf_text(out, ",\"atStart\":true");
+        return;
+    }
+    buf_text(out, ",\"after\":[");
+    for (int size; (size = (int)strcspn(names, ", ")) > 0; names += size + (names[size] == ','))
+        buf_printf(out, "%s\"%.*s\"", out->data[out->size - 1] == '[' ? "" : ",", size, names);
+    buf_text(out, "]");
+}
+
 static void write_step(char *line, struct buf *out)
 {
     char *rest = line;
@@ -154,6 +167,10 @@ static void write_step(char *line, struct buf *out)
         write_operation("compensation", "undo", undo, out);
     if (guarded)
         buf_text(out, ",\"guarded\":true");
+    if (options && strstr(options, "pivot"))
+        buf_text(out, ",\"pivot\":true");
+    if (options && strstr(options, "after="))
+        write_after(strstr(options, "after=") + strlen("after="), out);
     const char *value = settle ? settle + strlen("settle=") : "0s";
     if (settle || (!none && !guarded))
         buf_printf(out, ",\"settle_time\":\"%.*s\"", (int)strcspn(value, " "), value);

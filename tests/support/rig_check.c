@@ -34,9 +34,9 @@ static const struct invariant invariants[] = {
     { "positions are contiguous", RIG_STORE,
       "SELECT count(*) FROM (SELECT 1 FROM journal GROUP BY shard, saga_uid"
       " HAVING count(*) <> max(seq)) gaps" },
-    { "at most one lease of a saga is live", RIG_STORE,
+    { "at most one lease of a step is live", RIG_STORE,
       "SELECT count(*) FROM (SELECT 1 FROM journal WHERE kind = 'LEASE' AND outcome IS NULL"
-      " GROUP BY shard, saga_uid HAVING count(*) > 1) doubled" },
+      " GROUP BY shard, saga_uid, step_index HAVING count(*) > 1) doubled" },
     { "no compensation began while a forward lease was live", RIG_STORE,
       "SELECT count(*) FROM journal c JOIN journal a USING (shard, saga_uid)"
       " WHERE c.kind = 'LEASE' AND c.operation = 'COMPENSATION' AND a.kind = 'LEASE'"

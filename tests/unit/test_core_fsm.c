@@ -331,6 +331,21 @@ static void scene_passed_and_suspended(void)
     world_close(&world);
 }
 
+static void scene_after_the_pivot(void)
+{
+    struct world world;
+    open_steps(&world, 2, EFFECT_IDEMPOTENT);
+    world.definition->steps[0].pivot = true;
+    world.definition->steps[0].has_compensation = world.definition->steps[1].has_compensation =
+        false;
+    definition_order(world.definition);
+    world_start(&world);
+    (void)world_run(&world, OUTCOME_DONE);
+    (void)world_run(&world, OUTCOME_REJECTED); /* REJECTED_AFTER_PIVOT */
+    world_assert_state(&world, "PARKED in RUNNING: REJECTED_AFTER_PIVOT");
+    world_close(&world);
+}
+
 static void test_each_row_is_reached_by_real_events(void **state)
 {
     (void)state;
@@ -343,6 +358,7 @@ static void test_each_row_is_reached_by_real_events(void **state)
     scene_limit();
     scene_operator();
     scene_passed_and_suspended();
+    scene_after_the_pivot();
     size_t count, missed = 0;
     const struct saga_transition *rows = saga_transitions(&count);
     for (size_t i = 0; i < count; i++) {
