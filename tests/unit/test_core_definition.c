@@ -583,6 +583,99 @@ static void test_allowed_probes_and_windows(void **state)
     (void)definition_free(definition); /* always NULL */
 }
 
+/* Three steps, the second is the pivot. */
+static struct definition *with_pivot(void)
+{
+    static const char *const names[] = { "reserve", "pay", "tell" };
+    struct definition *definition = definition_new(3);
+    assert_non_null(definition);
+    definition->namespace_ = text("default");
+    definition->name = text("order");
+    for (size_t i = 0; i < 3; i++) {
+        struct step_rule *step = &definition->steps[i];
+        step->name = text(names[i]);
+        step->action = allowed_rule("order.do");
+        step->compensation = allowed_rule("order.undo");
+        step->has_compensation = i == 0;
+        step->guarded = true;
+        step->settle_ms = -1;
+    }
+    definition->steps[1].pivot = true;
+    definition_order(definition);
+    return definition;
+}
+
+enum pivot_change {
+    PIVOT_COMPENSATED,
+    PIVOT_ON_UNKNOWN,
+    PIVOT_ACCEPTED,
+    PIVOT_OPTIONAL,
+    AFTER_COMPENSATED,
+    AFTER_ON_UNKNOWN,
+    AFTER_ON_EXHAUSTED,
+    TWO_PIVOTS,
+    BESIDE_PIVOT,
+};
+
+static void change_pivot(struct definition *definition, enum pivot_change change)
+{
+    struct step_rule *pay = &definition->steps[1], *tell = &definition->steps[2];
+    pay->has_compensation = change == PIVOT_COMPENSATED;
+    tell->has_compensation = change == AFTER_COMPENSATED;
+    if (change == PIVOT_ON_UNKNOWN)
+        pay->action.on_unknown = ON_UNKNOWN_COMPENSATE;
+    if (change == PIVOT_ACCEPTED)
+        pay->action.on_unknown = ON_UNKNOWN_ACCEPT;
+    if (change == PIVOT_OPTIONAL)
+        pay->action.on_exhausted = ON_EXHAUSTED_CONTINUE;
+    if (change == AFTER_ON_UNKNOWN)
+        tell->action.on_unknown = ON_UNKNOWN_COMPENSATE;
+    if (change == AFTER_ON_EXHAUSTED)
+        tell->action.on_exhausted = ON_EXHAUSTED_COMPENSATE;
+    tell->pivot = change == TWO_PIVOTS;
+    if (change == BESIDE_PIVOT)
+        tell->after = definition->steps[1].after;
+    definition_order(definition);
+}
+
+static void test_the_pivot_and_what_stands_around_it(void **state)
+{
+    (void)state;
+    static const struct {
+        enum pivot_change change;
+        const char *field, *says;
+    } cases[] = {
+        { PIVOT_COMPENSATED, "steps[1].compensation", "the pivot is not taken back" },
+        { PIVOT_ON_UNKNOWN, "steps[1].action.on_unknown", "must not be COMPENSATE" },
+        { PIVOT_ACCEPTED, "steps[1].action.on_unknown", "must be PARK" },
+        { PIVOT_OPTIONAL, "steps[1].action.on_exhausted", "not optional" },
+        { AFTER_COMPENSATED, "steps[2].compensation", "a step after the pivot" },
+        { AFTER_ON_UNKNOWN, "steps[2].action.on_unknown", "must not be COMPENSATE" },
+        { AFTER_ON_EXHAUSTED, "steps[2].action.on_exhausted", "PARK or CONTINUE" },
+        { TWO_PIVOTS, "steps[2].pivot", "steps[1] is" },
+        { BESIDE_PIVOT, "steps[2].after", "before or after the pivot \"pay\"" },
+    };
+    struct faults faults = { 0 };
+    struct definition *definition = with_pivot();
+    assert_int_equal(definition_check(definition, note, &faults), 0);
+    definition->steps[1].action.on_exhausted = ON_EXHAUSTED_COMPENSATE;
+    definition->steps[2].action.on_unknown = ON_UNKNOWN_ACCEPT;
+    definition->steps[2].action.on_exhausted = ON_EXHAUSTED_CONTINUE;
+    assert_int_equal(definition_check(definition, note, &faults), 0);
+    (void)definition_free(definition); /* always NULL */
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        faults = (struct faults){ 0 };
+        definition = with_pivot();
+        change_pivot(definition, cases[i].change);
+        size_t count = definition_check(definition, note, &faults);
+        if (count != 1 || strcmp(faults.field[0], cases[i].field) != 0 ||
+            !strstr(faults.description[0], cases[i].says))
+            fail_msg("expected %s: %s; got %zu: %s: %s", cases[i].field, cases[i].says, count,
+                     faults.field[0], faults.description[0]);
+        (void)definition_free(definition); /* always NULL */
+    }
+}
+
 static void test_number_of_steps(void **state)
 {
     (void)state;
@@ -649,6 +742,7 @@ int main(void)
         cmocka_unit_test(test_each_fault_is_named),
         cmocka_unit_test(test_allowed_definitions),
         cmocka_unit_test(test_allowed_probes_and_windows),
+        cmocka_unit_test(test_the_pivot_and_what_stands_around_it),
         cmocka_unit_test(test_number_of_steps),
         cmocka_unit_test(test_every_fault_is_told),
         cmocka_unit_test(test_step_find),

@@ -486,6 +486,109 @@ static void test_other_faults(void **state)
     assert_fault(&sample, "steps[0].compensation.on_unknown", "PARK");
 }
 
+static struct bytes encoded(const struct sample *sample)
+{
+    struct bytes content = { 0 };
+    struct err err;
+    struct definition *definition = read_good(sample);
+    ASSERT_OK(definition_encode(definition, &content, &err), &err);
+    definition_free(definition);
+    return content;
+}
+
+/* What a step comes after, and whether it is the pivot, in all three forms. */
+static void test_the_order_of_steps(void **state)
+{
+    (void)state;
+    static char debit[] = "debit";
+    char *after[] = { debit };
+    struct sample sample;
+    struct err err;
+    sample_init(&sample);
+    struct bytes absent = encoded(&sample);
+    sample.second.after = after;
+    sample.second.n_after = 1;
+    struct bytes spelt_out = encoded(&sample);
+    assert_int_equal(absent.size, spelt_out.size); /* the step before it is what nothing means */
+    assert_memory_equal(absent.data, spelt_out.data, absent.size);
+    sample.second.n_after = 0;
+    sample.second.at_start = true;
+    struct bytes at_start = encoded(&sample);
+    struct definition *decoded = NULL;
+    ASSERT_OK(definition_decode(&at_start, &decoded, &err), &err);
+    assert_false(step_set_has(&decoded->steps[1].after, 0));
+    definition_free(decoded);
+    sample_init(&sample);
+    sample.second.pivot = true;
+    struct bytes pivot = encoded(&sample);
+    ASSERT_OK(definition_decode(&pivot, &decoded, &err), &err);
+    assert_int_equal(decoded->pivot, 1);
+    assert_true(decoded->steps[1].pivot && step_set_has(&decoded->steps[1].after_all, 0));
+    definition_free(decoded);
+    mem_free(absent.data);
+    mem_free(spelt_out.data);
+    mem_free(at_start.data);
+    mem_free(pivot.data);
+}
+
+static void test_what_is_wrong_about_the_order_of_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t step, count;
+        bool at_start;
+        const char *names[2], *field, *says;
+    } cases[] = {
+        { 1, 1, false, { "nobody" }, "steps[1].after[0]", "names no step: \"nobody\"" },
+        { 1, 1, false, { "ledger" }, "steps[1].after[0]", "\"ledger\" is itself" },
+        { 0, 1, false, { "ledger" }, "steps[0].after[0]", "\"ledger\" stands after it" },
+        { 1, 2, false, { "debit", "debit" }, "steps[1].after[1]", "\"debit\" twice" },
+        { 1, 1, true, { "debit" }, "steps[1].at_start", "leave out `after`" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char texts[2][16], *names[] = { texts[0], texts[1] };
+        struct sample sample;
+        sample_init(&sample);
+        for (size_t j = 0; j < cases[i].count; j++)
+            (void)snprintf(texts[j], sizeof texts[j], "%s", cases[i].names[j]);
+        Saga__V1__Step *step = sample.steps[cases[i].step];
+        step->after = names;
+        step->n_after = cases[i].count;
+        step->at_start = cases[i].at_start;
+        assert_fault(&sample, cases[i].field, cases[i].says);
+    }
+}
+
+static void test_what_is_not_served_yet_is_refused(void **state)
+{
+    (void)state;
+    static char text[] = "bank.v1.Payment";
+    struct sample sample;
+    Saga__V1__RequestShape shape = SAGA__V1__REQUEST_SHAPE__INIT;
+    Saga__V1__SignalWait wait = SAGA__V1__SIGNAL_WAIT__INIT;
+    sample_init(&sample);
+    sample.action.request = &shape;
+    assert_fault(&sample, "steps[0].action.request", "not served yet");
+    sample_init(&sample);
+    sample.action.output_type = text;
+    assert_fault(&sample, "steps[0].action.output_type", "not served yet");
+    sample_init(&sample);
+    sample.compensation.idempotency_key = text;
+    assert_fault(&sample, "steps[0].compensation.idempotency_key", "not served yet");
+    sample_init(&sample);
+    sample.second.delay = &sample.durations[0];
+    assert_fault(&sample, "steps[1].delay", "not served yet");
+    sample_init(&sample);
+    sample.second.wait_for_signal = &wait;
+    assert_fault(&sample, "steps[1].wait_for_signal", "not served yet");
+    sample_init(&sample);
+    sample.message.input_type = text;
+    assert_fault(&sample, "input_type", "not served yet");
+    sample_init(&sample);
+    sample.message.key = text;
+    assert_fault(&sample, "key", "not served yet");
+}
+
 static void test_too_many_steps_are_one_fault(void **state)
 {
     (void)state;
@@ -569,6 +672,9 @@ int main(void)
         cmocka_unit_test(test_every_policy_of_an_action_is_accepted),
         cmocka_unit_test(test_stored_bytes_of_an_older_server_are_read_with_the_defaults),
         cmocka_unit_test(test_other_faults),
+        cmocka_unit_test(test_the_order_of_steps),
+        cmocka_unit_test(test_what_is_wrong_about_the_order_of_steps),
+        cmocka_unit_test(test_what_is_not_served_yet_is_refused),
         cmocka_unit_test(test_too_many_steps_are_one_fault),
         cmocka_unit_test(test_bytes_that_are_not_ours_are_an_internal_error),
         cmocka_unit_test(test_memory_that_runs_out_is_an_error),
