@@ -608,7 +608,7 @@ static int apply_pending(struct saga *saga, const struct journal_entry *entry, s
     if (entry->reason == CAUSE_CANCELLED)
         saga->pending_seq = entry->seq;
     else
-        saga->deadline_pending = true;
+        saga->overdue_seq = entry->seq;
     return 0;
 }
 

@@ -37,10 +37,16 @@ struct journal_entry {
     int64_t retry_at_ms;              /* not tried again before; 0: at once */
     struct bytes output;              /* owned */
     char *error_code, *error_message; /* what a person asked for: message is the reason given */
-    uint8_t reason;                   /* COMPENSATE: enum cause; PARK: enum park_reason */
+    uint8_t reason;                   /* COMPENSATE, PENDING: enum cause; PARK: enum park_reason */
     int64_t about;                    /* LATE_REPORT: seq of the lease */
     char *actor;                      /* what a person asked for; LEASE: the node that granted it */
 };
+
+/* Is its reason a cause? */
+static inline bool entry_has_cause(enum entry_kind kind)
+{
+    return kind == ENTRY_COMPENSATE || kind == ENTRY_PENDING;
+}
 
 /* The saga row beside its journal. Strings owned. */
 struct saga_row {

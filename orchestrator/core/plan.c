@@ -312,7 +312,7 @@ bool plan_deadline_is_due(const struct saga *saga, int64_t now_ms)
     if (now_ms < deadline)
         return false;
     if (plan_pivot_is_under_way(saga))
-        return !saga->deadline_pending;
+        return !saga->overdue_seq;
     /* A person who goes on after the deadline has seen it: it parks only once. */
     bool parks = saga->definition->on_deadline == ON_DEADLINE_PARK || plan_pivot_is_done(saga);
     return !parks || (!saga->deadline_parked && finished_at(saga, saga->retry_seq) < deadline);

@@ -76,9 +76,9 @@ struct saga {
     int64_t retry_seq;       /* last RETRY entry */
     int64_t moved_seq;       /* last decision that let the whole saga go on */
     int64_t resumed_seq;     /* last RESUME after SUSPENDED */
-    int64_t pending_seq;     /* the cancel that waits for the pivot */
     bool deadline_parked;    /* which it does only once */
-    bool deadline_pending;   /* the deadline passed while the pivot was under way */
+    int64_t pending_seq;     /* the cancel that waits for the pivot, or did */
+    int64_t overdue_seq;     /* the deadline that does, or did */
     struct step_summary *steps;
     /* The probes of each step's action and compensation: tries, budget and back-off alone. What a
      * probe found out is told by the RESOLVE entry that follows from its answer, never by the

@@ -124,7 +124,7 @@ static int after_action(struct change *change, const struct journal_entry *lease
         return change_refused(change, lease->step, lease->error_code, lease->error_message);
     if (saga->at.state != SAGA_RUNNING || plan_pending_is_due(saga))
         return 0;
-    if (saga->deadline_pending && plan_deadline_is_due(saga, change->now_ms))
+    if (saga->overdue_seq && plan_deadline_is_due(saga, change->now_ms))
         return change_deadline(change); /* which waited for the pivot: it had no effect */
     if (again->killed)
         return park_killer(change, lease);

@@ -274,6 +274,19 @@ void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *r
     }
 }
 
+bool saga_is_past_pivot(const struct saga *saga)
+{
+    return plan_pivot_is_done(saga);
+}
+
+const struct journal_entry *saga_pending(const struct saga *saga)
+{
+    bool waits = saga->at.phase == SAGA_RUNNING && !plan_pivot_is_done(saga) &&
+                 !saga_state_is_terminal(saga->at.state);
+    return waits ? saga_entry(saga, saga->pending_seq ? saga->pending_seq : saga->overdue_seq)
+                 : NULL;
+}
+
 const struct journal_entry *saga_first_cause(const struct saga *saga,
                                              const struct journal_entry **ret_lease)
 {

@@ -65,7 +65,14 @@ struct wait_view {
     const char *handler, *worker; /* NULL where they do not apply */
     int64_t since_ms, until_ms;   /* until 0: no limit */
 };
+/* Of several things the one that it has waited for longest. */
 void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *ret);
+
+/* The cancel that waits for what becomes of the pivot, else the deadline that does; NULL: neither.
+ */
+const struct journal_entry *saga_pending(const struct saga *saga);
+/* Is the pivot done? */
+bool saga_is_past_pivot(const struct saga *saga);
 
 /* The entry that turned the saga back, NULL while it never did; and the lease that was its cause
  * (NULL for cancel and deadline). */

@@ -153,11 +153,18 @@ int ctl_print_saga(const struct ctl *ctl, const char *done, const Saga__V1__Saga
     if (ctl->json)
         return ctl_print_message(&saga->base);
     CLEANUP(buf_done) struct buf text = { 0 };
-    buf_printf(&text, "%s: ", done);
+    /* It is not done yet: what becomes of the pivot decides. */
+    buf_printf(&text, "%s%s: ", saga->pending ? "pending, not yet " : "", done);
     screen_text(&text, saga->definition);
     buf_text(&text, " ");
     screen_text(&text, saga->saga_id);
-    buf_printf(&text, " (run %d) is %s\n", saga->run, name_saga_state(saga->state));
+    buf_printf(&text, " (run %d) is %s", saga->run, name_saga_state(saga->state));
+    if (saga->pending) {
+        buf_text(&text, " and turns back if step ");
+        screen_text(&text, saga->pending->step);
+        buf_text(&text, " had no effect");
+    }
+    buf_text(&text, "\n");
     return ctl_print_text(&text);
 }
 

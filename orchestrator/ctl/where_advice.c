@@ -57,6 +57,20 @@ static const struct way forward[] = {
     { 0, "cancel", "turn back: what was done or may have been done is compensated" },
 };
 
+/* After the pivot: nor is anything taken back. */
+static const struct way past_pivot[] = {
+    { REASON(RETRIES_EXHAUSTED), "retry", "once what stands in its way is mended" },
+    { REASON(DEADLINE_EXCEEDED), "retry", "go on" },
+    { REASON(REJECTED_AFTER_PIVOT), "retry", "once the other side takes it" },
+    { REASON(WORKER_KILLER), "retry", "once the worker is mended" },
+    { REASON(OUTCOME_UNKNOWN), "resolve", "" },
+    { REASON(IDEMPOTENCY_WINDOW_OVER), "resolve", "" },
+    { REASON(FOREIGN_EFFECT), "resolve", "" },
+    { REASON(LATE_EFFECT), "resolve", "" },
+    { REASON(SUSPENDED), "resume", "go on as its journal then says" },
+    { 0, "abandon", "as it stands: what was done stays done" },
+};
+
 /* Parked while compensating: a cancel is no way out. */
 static const struct way backward[] = {
     { REASON(COMPENSATION_FAILED), "retry",
@@ -76,8 +90,9 @@ static const struct way backward[] = {
 static const struct way *way_out(const Saga__V1__Saga *saga)
 {
     Saga__V1__ParkReason reason = saga->park ? saga->park->reason : 0;
-    const struct way *way =
-        saga->phase == SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATING ? backward : forward;
+    const struct way *way = saga->phase == SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATING ? backward
+                            : saga->past_pivot ? past_pivot
+                                               : forward;
     while (way->reason && way->reason != reason)
         way++;
     return way;

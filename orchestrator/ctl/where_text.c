@@ -139,6 +139,27 @@ static void write_cause(const Saga__V1__Saga *saga, const struct where_view *vie
     buf_text(out, "\n");
 }
 
+static void write_pending(const Saga__V1__Saga *saga, const struct where_view *view,
+                          struct buf *out)
+{
+    const Saga__V1__Pending *pending = saga->pending;
+    if (!pending)
+        return;
+    line_begin(out, "pending");
+    screen_text(out, pending->reason);
+    buf_text(out, ": turns back if step ");
+    screen_text(out, pending->step);
+    buf_text(out, ", the pivot, turns out to have had no effect");
+    if (*pending->actor) {
+        buf_text(out, ", by ");
+        screen_text(out, pending->actor);
+        buf_text(out, ACTOR_UNPROVEN);
+    }
+    buf_text(out, ", ");
+    screen_time(out, pending->time, view->now_ms);
+    buf_text(out, "\n");
+}
+
 static void write_times(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
     line_begin(out, "started");
@@ -297,6 +318,7 @@ void where_write(const Saga__V1__Saga *saga, const struct where_view *view, stru
     write_state(saga, view, out);
     write_park(saga, out);
     write_cause(saga, view, out);
+    write_pending(saga, view, out);
     write_times(saga, view, out);
     write_steps(saga, view, out);
     where_write_unknown(saga, view, out);

@@ -254,7 +254,7 @@ int decode_uids(const PGresult *result, struct store_op *op, int64_t *ret_now_ms
 /* The reason's words depend on the kind of entry. */
 static uint8_t columns_reason(struct columns *columns, enum entry_kind kind)
 {
-    if (kind == ENTRY_COMPENSATE) {
+    if (entry_has_cause(kind)) {
         enum cause cause = CAUSE_REFUSED;
         COLUMNS_WORD(columns, cause_parse, &cause, true);
         return (uint8_t)cause;

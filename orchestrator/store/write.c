@@ -174,7 +174,7 @@ static void put_row(struct params *params, const struct store_op *op)
 
 static const char *reason_name(const struct journal_entry *entry)
 {
-    if (entry->kind == ENTRY_COMPENSATE)
+    if (entry_has_cause(entry->kind))
         return cause_name((enum cause)entry->reason);
     return entry->kind == ENTRY_PARK ? park_reason_name((enum park_reason)entry->reason) : NULL;
 }

@@ -231,6 +231,23 @@ static int add_cause(struct arena *arena, const struct saga *saga, Saga__V1__Sag
     return 0;
 }
 
+static int add_pivot(struct arena *arena, const struct saga *saga, Saga__V1__Saga *message)
+{
+    message->past_pivot = saga_is_past_pivot(saga);
+    const struct journal_entry *entry = saga_pending(saga);
+    if (!entry)
+        return 0;
+    Saga__V1__Pending *pending = message_new(arena, &saga__v1__pending__descriptor);
+    if (!pending)
+        return -1;
+    pending->reason = text(cause_name((enum cause)entry->reason));
+    pending->step = step_name(saga_definition(saga), entry->step);
+    pending->actor = text(entry->actor);
+    pending->time = time_message(arena, entry->finished_at_ms);
+    message->pending = pending;
+    return 0;
+}
+
 static int add_unknown(struct arena *arena, const struct saga *saga, size_t index,
                        Saga__V1__StepStatus *step)
 {
@@ -351,8 +368,8 @@ int saga_to_message(struct arena *arena, const struct saga *saga, bool full, int
     if (rc)
         return rc;
     message->state_time = time_message(arena, state_since(saga));
-    if (add_cause(arena, saga, message) || (full && add_full(arena, saga, now_ms, message)) ||
-        arena->oom)
+    if (add_cause(arena, saga, message) || add_pivot(arena, saga, message) ||
+        (full && add_full(arena, saga, now_ms, message)) || arena->oom)
         return err_set(err, ERR_NOMEM, "saga");
     *ret = message;
     return 0;
@@ -360,7 +377,7 @@ int saga_to_message(struct arena *arena, const struct saga *saga, bool full, int
 
 static const char *reason_of(const struct journal_entry *entry)
 {
-    if (entry->kind == ENTRY_COMPENSATE || entry->kind == ENTRY_PENDING)
+    if (entry_has_cause(entry->kind))
         return cause_name((enum cause)entry->reason);
     if (entry->kind == ENTRY_PARK)
         return park_reason_name((enum park_reason)entry->reason);

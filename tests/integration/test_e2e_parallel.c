@@ -159,6 +159,12 @@ static void test_cancel_waits_for_the_pivot(void **state)
     rig_await_call(one, "done", "pay", "A", 1, SOON);
     assert_int_equal(rig_cancel(one, "pay", "no_effect", reason), 0);
     assert_int_equal(rig_cancel(two, "pay", "done", reason), 0);
+    Saga__V1__Saga *saga = rig_get(one, "pay", "done");
+    assert_non_null(saga->pending);
+    assert_string_equal(saga->pending->reason, "CANCELLED");
+    assert_string_equal(saga->pending->step, "pay");
+    assert_false(saga->past_pivot);
+    saga__v1__saga__free_unpacked(saga, NULL);
     rig_await_state(one, "pay", "no_effect", "COMPENSATED", SOON);
     rig_assert_journal(one, "pay", "no_effect",
                        "reserve.1 DONE, pay.1 RETRY, PENDING CANCELLED, COMPENSATE CANCELLED,"
@@ -167,6 +173,9 @@ static void test_cancel_waits_for_the_pivot(void **state)
     assert_int_equal(rig_cancel(one, "pay", "done", reason), FAILED_PRECONDITION);
     assert_string_equal(reason, "CANCEL_NOT_ALLOWED");
     rig_await_state(one, "pay", "done", "SUCCEEDED", SOON);
+    saga = rig_get(one, "pay", "done");
+    assert_true(!saga->pending && saga->past_pivot);
+    saga__v1__saga__free_unpacked(saga, NULL);
 
     rig_start(one, "pay", "refused", "tell A 1 rejected\ntell A 2 done");
     rig_await_state(one, "pay", "refused", "PARKED REJECTED_AFTER_PIVOT", SOON);

@@ -145,6 +145,22 @@ static void test_what_it_waits_for_and_until_when(void **state)
     }
 }
 
+static void test_a_cancel_that_waits_for_the_pivot(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render("{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\","
+           "\"state\":\"SAGA_STATE_RUNNING\",\"phase\":\"SAGA_STATE_RUNNING\",\"pending\":"
+           "{\"reason\":\"CANCELLED\",\"step\":\"pay\",\"actor\":\"anna\","
+           "\"time\":\"2026-03-02T14:05:11Z\"}}",
+           false, NULL, &text);
+    if (!strstr(buf_cstr(&text),
+                "  pending  CANCELLED: turns back if step pay, the pivot, turns out to"
+                " have had no effect, by anna"))
+        fail_msg("%s", buf_cstr(&text));
+    buf_done(&text);
+}
+
 /* What is known: who had it, how it ended, what may still come, what the probes said. */
 static void test_an_unknown_outcome_tells_all_that_is_known_and_how_to_settle_it(void **state)
 {
@@ -359,7 +375,8 @@ static void test_the_guard_floor_names_its_holder_and_the_statements(void **stat
     buf_done(&text);
 }
 
-static void advice_for(Saga__V1__ParkReason reason, Saga__V1__SagaState phase, struct buf *out)
+static void advice_for(Saga__V1__ParkReason reason, Saga__V1__SagaState phase, bool past_pivot,
+                       struct buf *out)
 {
     const struct where_view view = { NOW_MS, false, NULL };
     Saga__V1__Park park = SAGA__V1__PARK__INIT;
@@ -374,6 +391,7 @@ static void advice_for(Saga__V1__ParkReason reason, Saga__V1__SagaState phase, s
     saga.phase = phase;
     saga.park = &park;
     saga.waiting = &waiting;
+    saga.past_pivot = past_pivot;
     where_write_advice(&saga, &view, out);
 }
 
@@ -383,12 +401,15 @@ static void test_every_park_reason_has_words_and_an_advice_that_is_allowed(void 
     const ProtobufCEnumDescriptor *type = &saga__v1__park_reason__descriptor;
     for (unsigned i = 1; i < type->n_values; i++) {
         Saga__V1__ParkReason reason = (Saga__V1__ParkReason)type->values[i].value;
-        struct buf forward = { 0 }, backward = { 0 };
-        advice_for(reason, SAGA__V1__SAGA_STATE__SAGA_STATE_RUNNING, &forward);
-        advice_for(reason, SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATING, &backward);
+        struct buf forward = { 0 }, backward = { 0 }, past = { 0 };
+        advice_for(reason, SAGA__V1__SAGA_STATE__SAGA_STATE_RUNNING, false, &forward);
+        advice_for(reason, SAGA__V1__SAGA_STATE__SAGA_STATE_RUNNING, true, &past);
+        advice_for(reason, SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATING, false, &backward);
         assert_true(forward.size > 0 && backward.size > 0);
         /* A cancel is refused once it has turned back; a retry of an unknown is refused always. */
         assert_null(strstr(buf_cstr(&backward), "cancel"));
+        assert_true(past.size > 0); /* and once the pivot is done */
+        assert_null(strstr(buf_cstr(&past), "cancel"));
         if (reason == SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN) {
             assert_null(strstr(buf_cstr(&forward), "retry"));
             assert_null(strstr(buf_cstr(&backward), "retry"));
@@ -403,6 +424,7 @@ static void test_every_park_reason_has_words_and_an_advice_that_is_allowed(void 
             assert_non_null(strstr(buf_cstr(&forward), "sagactl retry d k"));
         buf_done(&forward);
         buf_done(&backward);
+        buf_done(&past);
     }
 }
 
@@ -452,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_unknown_outcome_names_step_error_and_way_out),
         cmocka_unit_test(test_a_saga_that_turned_back_tells_its_first_cause),
         cmocka_unit_test(test_what_it_waits_for_and_until_when),
+        cmocka_unit_test(test_a_cancel_that_waits_for_the_pivot),
         cmocka_unit_test(test_an_unknown_outcome_tells_all_that_is_known_and_how_to_settle_it),
         cmocka_unit_test(test_an_unknown_outcome_says_what_its_class_and_its_times_mean),
         cmocka_unit_test(test_what_is_in_doubt_names_the_command_that_clears_it),
