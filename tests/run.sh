@@ -97,7 +97,7 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
 run_suite() { # suite
     local suite=$1 budget log=$build/Testing/Temporary/LastTest.log status=0 started seconds
-    local programs ok bad left finished
+    local programs ok bad left finished jobs=${SAGAD_TEST_JOBS:-2}
     budget=$(budget_of "$suite")
     programs=$(ctest --test-dir "$build" -N -L "^$suite\$" | awk '/^Total Tests:/ { print $3 }')
     if [ "${programs:-0}" = 0 ]; then
@@ -107,7 +107,11 @@ run_suite() { # suite
     fi
     rm -f "$log"
     started=$(date +%s%N)
-    ctest --test-dir "$build" -L "^$suite\$" -j "${SAGAD_TEST_JOBS:-2}" --output-on-failure \
+    # At full size two programs only wait, for ten minutes: beside them the others run as ever.
+    if [ "$suite:$size" = integration:full ]; then
+        jobs=$((jobs + 2))
+    fi
+    ctest --test-dir "$build" -L "^$suite\$" -j "$jobs" --output-on-failure \
         --test-output-size-passed 100000000 --test-output-size-failed 100000000 || status=$?
     seconds=$((($(date +%s%N) - started) / 1000000))
     cp "$log" "$logs/$suite.log" 2>/dev/null || true # no log: nothing ran, which is told below

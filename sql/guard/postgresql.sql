@@ -1,5 +1,5 @@
 -- The participant's guard for PostgreSQL: makes an effect in this database happen at most once for
--- each saga, step and operation, and never after its compensation. Needs PostgreSQL 12 or newer.
+-- each saga, step and operation, and never after its compensation. Needs PostgreSQL 14 or newer.
 --
 -- Run this file once in the database that holds the business tables, as their owner (it may be run
 -- again at any time), then: GRANT USAGE ON SCHEMA saga_guard TO the role of your workers.
@@ -72,8 +72,8 @@ DO $$ BEGIN
     END IF;
 END $$;
 
-CREATE INDEX IF NOT EXISTS guard_saga_started_at
-    ON saga_guard.guard USING brin (saga_started_at) WITH (autosummarize = on);
+-- As it was before. Every index costs each action as much as its row; the purge looks at the pages.
+DROP INDEX IF EXISTS saga_guard.guard_saga_started_at;
 
 -- Sagas that started before the floor are STALE; their rows may be purged.
 CREATE TABLE IF NOT EXISTS saga_guard.guard_floor (
@@ -81,6 +81,13 @@ CREATE TABLE IF NOT EXISTS saga_guard.guard_floor (
     floor    timestamptz NOT NULL
 );
 INSERT INTO saga_guard.guard_floor (floor) VALUES ('-infinity') ON CONFLICT DO NOTHING;
+
+-- Where the purge goes on.
+CREATE TABLE IF NOT EXISTS saga_guard.guard_sweep (
+    only_row   boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    next_block bigint  NOT NULL
+);
+INSERT INTO saga_guard.guard_sweep (next_block) VALUES (0) ON CONFLICT DO NOTHING;
 
 -- Whoever enters and commits without done has left open whether the effect is there. That commit
 -- is refused: a guard that had to guess would be worse than none.
@@ -288,7 +295,7 @@ END $$;
 --
 -- The floor is read by the statement that claims the row, since a second one takes as long as the claim.
 -- Its snapshot is younger than its lock on the table, for which raise_floor waits: what it reads stays so
--- until the commit. A transaction that keeps an older snapshot must lock the floor to be told that it
+-- until the commit. A transaction that keeps an older snapshot locks the floor first, and is told if it
 -- moved.
 --
 -- It sets no search_path, which would take as long as the rest: nothing in it is looked up by one.
@@ -297,24 +304,15 @@ CREATE OR REPLACE FUNCTION saga_guard.once(
         saga_started_at timestamptz, output bytea) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' THEN
-        INSERT INTO saga_guard.guard
-            (namespace, definition, saga_id, run, step, operation, fence, state, output,
-             saga_started_at)
-            SELECT once.namespace, once.definition, once.saga_id, once.run, once.step, 'ACTION',
-                   once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at
-                FROM saga_guard.guard_floor f
-                WHERE once.saga_started_at OPERATOR(pg_catalog.>=) f.floor;
-    ELSE
-        INSERT INTO saga_guard.guard
-            (namespace, definition, saga_id, run, step, operation, fence, state, output,
-             saga_started_at)
-            SELECT once.namespace, once.definition, once.saga_id, once.run, once.step, 'ACTION',
-                   once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at
-                FROM saga_guard.guard_floor f
-                WHERE once.saga_started_at OPERATOR(pg_catalog.>=) f.floor
-                FOR SHARE;
+    IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+        PERFORM 1 FROM saga_guard.guard_floor f FOR SHARE;
     END IF;
+    INSERT INTO saga_guard.guard
+        (namespace, definition, saga_id, run, step, operation, fence, state, output, saga_started_at)
+        SELECT once.namespace, once.definition, once.saga_id, once.run, once.step, 'ACTION',
+               once.fence, 'DONE', coalesce(once.output, ''), once.saga_started_at
+            FROM saga_guard.guard_floor f
+            WHERE once.saga_started_at OPERATOR(pg_catalog.>=) f.floor;
     IF FOUND THEN
         RETURN true;
     END IF;
@@ -411,17 +409,43 @@ CREATE OR REPLACE FUNCTION saga_guard.raise_floor(new_floor timestamptz) RETURNS
         RETURNING f.floor;
 $$;
 
--- Deletes up to `batch` rows below the floor; answers how many. Repeat until it answers 0.
+-- Deletes up to `batch` rows below the floor; answers how many. Repeat until it answers 0: then it went
+-- through the whole table and found none. It goes on at the page where the last call stopped. Rows that
+-- are locked stay for the next time. One call at a time.
 CREATE OR REPLACE FUNCTION saga_guard.purge(batch integer DEFAULT 10000) RETURNS bigint
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH old AS MATERIALIZED (
-        SELECT g.ctid FROM saga_guard.guard g
-            WHERE g.saga_started_at < (SELECT f.floor FROM saga_guard.guard_floor f)
-            LIMIT purge.batch FOR UPDATE SKIP LOCKED),
-    gone AS (
-        DELETE FROM saga_guard.guard g USING old WHERE g.ctid = old.ctid RETURNING 1)
-    SELECT count(*) FROM gone;
-$$;
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    pages   CONSTANT bigint := 64; -- looked at by one statement
+    blocks  CONSTANT bigint := pg_relation_size('saga_guard.guard')
+                               / current_setting('block_size')::bigint;
+    at      bigint;
+    left_   bigint := blocks + pages; -- once around, and the rest of where it began
+    gone    bigint := 0;
+    deleted bigint;
+    horizon timestamptz;
+BEGIN
+    SELECT s.next_block INTO STRICT at FROM saga_guard.guard_sweep s FOR UPDATE;
+    SELECT f.floor INTO STRICT horizon FROM saga_guard.guard_floor f;
+    WHILE left_ > 0 AND gone < batch LOOP
+        IF at >= blocks THEN
+            at := 0;
+        END IF;
+        DELETE FROM saga_guard.guard g WHERE g.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM saga_guard.guard o
+                WHERE o.ctid >= format('(%s,0)', at)::tid
+                  AND o.ctid < format('(%s,0)', at + pages)::tid
+                  AND o.saga_started_at < horizon
+                LIMIT batch - gone FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+        gone := gone + deleted;
+        IF gone < batch THEN -- else there may be more on these pages
+            at := at + pages;
+            left_ := left_ - pages;
+        END IF;
+    END LOOP;
+    UPDATE saga_guard.guard_sweep SET next_block = at;
+    RETURN gone;
+END $$;
 
 -- Workers need once, enter, done and no_effect; the rest is for the owner.
 REVOKE ALL ON FUNCTION saga_guard.lock_action, saga_guard.claim_action,

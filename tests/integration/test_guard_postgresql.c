@@ -261,8 +261,15 @@ static void test_misuse_is_an_error_and_no_answer(void **state)
             .word,
         "55000");
     /* A worker has no way around the functions. */
-    assert_string_equal(answer_of(PQexec(fixture->first, "DELETE FROM saga_guard.guard")).word,
-                        "42501");
+    static const char *const forbidden[] = {
+        "DELETE FROM saga_guard.guard",
+        "UPDATE saga_guard.guard SET state = 'SEEN'",
+        "SELECT * FROM saga_guard.guard",
+        "UPDATE saga_guard.guard_floor SET floor = '-infinity'",
+        "SELECT saga_guard.raise_floor(now())",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(forbidden); i++)
+        assert_string_equal(answer_of(PQexec(fixture->first, forbidden[i])).word, "42501");
     assert_string_equal(answer_of(PQexec(fixture->first, "SELECT saga_guard.purge()")).word,
                         "42501");
 }
