@@ -17,6 +17,7 @@ fault          150       1200
 fuzz           240       1200
 model          240       900
 never-guess    180       900
+definitions    120       900
 tsan           -         1800
 "
 
