@@ -16,14 +16,17 @@
 #include <stdint.h>
 
 enum {
-    SCHEMA_BYTES_MAX = 4 * 1024 * 1024, /* the set */
+    SCHEMA_BYTES_MAX = 4 * 1024 * 1024,   /* the set */
+    SCHEMA_MEMORY_MAX = 64 * 1024 * 1024, /* what it unpacks to, and what is kept of it */
     SCHEMA_FILES_MAX = 1000,
     SCHEMA_TYPES_MAX = 20000,   /* messages and enums */
     SCHEMA_FIELDS_MAX = 100000, /* fields and enum values, in all */
     SCHEMA_SERVICES_MAX = 1000,
-    SCHEMA_METHODS_MAX = 10000, /* in all */
-    SCHEMA_NAME_BYTES = 512,    /* a full name */
-    SCHEMA_NESTING_MAX = 32,    /* messages declared in messages */
+    SCHEMA_METHODS_MAX = 10000,    /* in all */
+    SCHEMA_NAME_BYTES = 512,       /* a full name, a file's name */
+    SCHEMA_FIELD_NAME_BYTES = 127, /* a field's name, and its name in JSON */
+    SCHEMA_NESTING_MAX = 32,       /* messages declared in messages */
+    SCHEMA_REQUIRED_MAX = 64,      /* required fields of one message */
 };
 
 /* The numbers of google.protobuf.FieldDescriptorProto.Type. */
@@ -48,6 +51,20 @@ enum schema_kind {
     KIND_SINT64,
 };
 
+/* Messages of google.protobuf that have a JSON form of their own. A set in which one of them does
+ * not have the fields that it has in protobuf is refused. */
+enum schema_well_known {
+    WELL_KNOWN_NONE,
+    WELL_KNOWN_ANY,
+    WELL_KNOWN_DURATION,
+    WELL_KNOWN_FIELD_MASK,
+    WELL_KNOWN_LIST_VALUE,
+    WELL_KNOWN_STRUCT,
+    WELL_KNOWN_TIMESTAMP,
+    WELL_KNOWN_VALUE,
+    WELL_KNOWN_WRAPPER, /* DoubleValue to BytesValue */
+};
+
 struct schema_field {
     const char *name, *json_name;
     uint32_t number;
@@ -56,7 +73,9 @@ struct schema_field {
     bool packed;   /* as it is written; both forms are read */
     bool presence; /* absent and zero are two things: messages, oneofs, `optional`, proto2 */
     bool required; /* proto2 */
-    int oneof;     /* index of a real oneof in its message; -1: none (`optional` has none) */
+    unsigned required_index;   /* among the required ones of its message */
+    const char *default_value; /* proto2, as it stands in the .proto; NULL: that of the kind */
+    int oneof; /* index of a real oneof in its message; -1: none (`optional` has none) */
     const struct schema_message *message;  /* KIND_MESSAGE, KIND_GROUP */
     const struct schema_enum *enumeration; /* KIND_ENUM */
 };
@@ -66,9 +85,13 @@ struct schema_message {
     const char *file;
     const struct schema_field *fields; /* by number */
     size_t field_count;
-    size_t oneof_count;
+    const struct schema_field *const *by_name;      /* the same by name */
+    const struct schema_field *const *by_json_name; /* the same by json_name */
+    unsigned required_count;
+    size_t oneof_count; /* real ones */
     const char *const *oneof_names;
     bool map_entry; /* key is fields[0], value fields[1] */
+    enum schema_well_known well_known;
 };
 
 struct schema_value {
@@ -78,8 +101,10 @@ struct schema_value {
 
 struct schema_enum {
     const char *full_name, *file;
-    const struct schema_value *values; /* in the order of the file: aliases are found by name */
+    const struct schema_value *values; /* in the order of the file, at least one */
     size_t value_count;
+    const struct schema_value *const *by_name;
+    const struct schema_value *const *by_number; /* of aliases the first comes first */
     bool closed; /* proto2: a number that is not declared is an unknown field */
 };
 
@@ -102,8 +127,9 @@ struct schema; /* opaque; owns all of the above */
 /* From a packed google.protobuf.FileDescriptorSet, which is not kept. ERR_INVALID with a text that
  * names the file and the name in it: bytes that are no such message, an import that is not in the
  * set or is there twice, imports in a circle, a name that is declared twice or nowhere, a field
- * number twice, out of range or reserved by protobuf, a map entry that is none. ERR_LIMIT: a limit
- * above, named. Files may stand in any order. */
+ * number twice, out of range or reserved by protobuf, a map entry that is none, another syntax than
+ * proto2 and proto3. Extensions and the options of messages and fields are passed over. ERR_LIMIT:
+ * a limit above, named, or one of wire/scan.h for a single file. Files may stand in any order. */
 MUST_USE int schema_new(const uint8_t *data, size_t size, struct schema **ret, struct err *err);
 struct schema *schema_free(struct schema *schema); /* NULL is fine; always returns NULL */
 static inline void schema_free_p(struct schema **schema)
@@ -125,9 +151,12 @@ const struct schema_message *schema_message_resolve(const struct schema *schema,
 /* NULL if there is none. */
 const struct schema_field *schema_field_by_number(const struct schema_message *message,
                                                   uint32_t number);
-/* By the name of the .proto file alone. NULL if there is none. */
+/* By the name of the .proto file alone, or by that in JSON alone. NULL if there is none. */
 const struct schema_field *schema_field_by_name(const struct schema_message *message,
                                                 const char *name);
+const struct schema_field *schema_field_by_json_name(const struct schema_message *message,
+                                                     const char *json_name);
+/* Of aliases the first. NULL if there is none. */
 const struct schema_value *schema_value_by_number(const struct schema_enum *enumeration,
                                                   int32_t number);
 const struct schema_value *schema_value_by_name(const struct schema_enum *enumeration,
