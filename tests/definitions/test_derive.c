@@ -1,0 +1,653 @@
+/* Goal: a service becomes the definition that its author meant, or is refused with every fault,
+ * each at the option where it was written and with what to do. Method: services in golden/,
+ * compiled by protoc, each beside its definition as JSON or its faults as text; golden/check/ has
+ * definitions with the faults of their types; times and names by table; options changed byte by
+ * byte, and each allocation failed in turn, with the sanitizers as judge.
+ *
+ * SAGAD_GOLDEN_WRITE=1 writes what is expected anew: then read the diff. */
+#include "support/command.h"
+#include "support/scratch.h"
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "schema/derive_internal.h"
+#include "wire/json.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define GOLDEN SOURCE_DIR "/tests/definitions/golden"
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+static void buf_done_p(struct buf *buf)
+{
+    buf_done(buf);
+}
+
+static void arena_done_p(struct arena *arena)
+{
+    arena_done(arena);
+}
+
+static bool read_file(const char *path, struct buf *ret)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return false;
+    uint8_t block[4096];
+    for (size_t got; (got = fread(block, 1, sizeof block, file)) > 0;)
+        buf_append(ret, block, got);
+    (void)fclose(file); /* it was only read */
+    assert_false(ret->failed);
+    return true;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_not_equal(fputs(text, file), EOF);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The same path with another ending. */
+static void path_with(const char *path, const char *ending, char ret[SCRATCH_PATH_SIZE])
+{
+    (void)snprintf(ret, SCRATCH_PATH_SIZE, "%.*s%s", (int)(strrchr(path, '.') - path), path,
+                   ending);
+}
+
+/* Where the text is not what the file holds the test fails, and says both. */
+static void assert_as_in(const char *path, const char *text)
+{
+    if (getenv("SAGAD_GOLDEN_WRITE"))
+        write_file(path, text);
+    CLEANUP(buf_done_p) struct buf expected = { 0 };
+    if (!read_file(path, &expected) || strcmp(buf_cstr(&expected), text) != 0) {
+        (void)fprintf(stderr, "--- %s\n%s--- but it is\n%s---\n", path, buf_cstr(&expected), text);
+        fail();
+    }
+}
+
+static struct schema *compile(const char *proto)
+{
+    char out[SCRATCH_PATH_SIZE], folder[SCRATCH_PATH_SIZE], set[SCRATCH_PATH_SIZE + 32];
+    struct err err;
+    ASSERT_OK(scratch_path("set", out, &err), &err);
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(proto, '/') - proto), proto);
+    (void)snprintf(set, sizeof set, "--descriptor_set_out=%s", out);
+    const char *const argv[] = {
+        PROTOC,
+        "--include_imports",
+        "--include_source_info",
+        set,
+        "-I",
+        folder,
+        "-I",
+        SOURCE_DIR "/proto",
+        "-I",
+        PROTO_WELL_KNOWN,
+        proto,
+        NULL,
+    };
+    command_expect(argv, NULL, 0, NULL);
+    CLEANUP(buf_done_p) struct buf bytes = { 0 };
+    assert_true(read_file(out, &bytes));
+    struct schema *schema = NULL;
+    ASSERT_OK(schema_new(bytes.data, bytes.size, &schema, &err), &err);
+    return schema;
+}
+
+static const struct schema_service *find_saga(const struct schema *schema)
+{
+    for (size_t i = 0; i < schema_service_count(schema); i++)
+        if (schema_service_is_saga(schema_service_at(schema, i)))
+            return schema_service_at(schema, i);
+    fail_msg("no service of the set is a saga");
+    return NULL;
+}
+
+/* ---- Faults ---------------------------------------------------------------------------------- */
+
+static void tell(void *ctx, const char *where, const char *text)
+{
+    buf_printf(ctx, "%s\n    %s\n", where, text);
+}
+
+static size_t derive(const struct schema *schema, const struct schema_service *service,
+                     struct arena *arena, struct derived *ret, struct buf *faults)
+{
+    struct err err;
+    size_t count = SIZE_MAX, lines = 0;
+    ASSERT_OK(schema_derive(schema, service, arena, tell, faults, ret, &count, &err), &err);
+    for (const char *at = buf_cstr(faults); (at = strchr(at, '\n')); at++)
+        lines++;
+    assert_int_equal(2 * count, lines);
+    return count;
+}
+
+/* ---- Golden files ---------------------------------------------------------------------------- */
+
+/* What JSON of proto3 leaves out: so the files can be read. */
+static bool says_nothing(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    const char *end = text ? strrchr(text, '_') : NULL;
+    return json_is_false(value) || (json_is_integer(value) && !json_integer_value(value)) ||
+           (json_is_array(value) && !json_array_size(value)) || (text && !*text) ||
+           (end && strcmp(end, "_UNSPECIFIED") == 0);
+}
+
+static void leave_out_defaults(json_t *value)
+{
+    const char *key;
+    json_t *member;
+    void *next;
+    size_t index;
+    json_array_foreach(value, index, member) leave_out_defaults(member);
+    json_object_foreach_safe(value, next, key, member)
+    {
+        leave_out_defaults(member);
+        if (says_nothing(member))
+            (void)json_object_del(value, key); /* it is there */
+    }
+}
+
+static void write_definition(const char *path, const Saga__V1__SagaDefinition *definition)
+{
+    json_t *json = NULL;
+    struct err err;
+    ASSERT_OK(wire_json_from_message(&definition->base, &json, &err), &err);
+    leave_out_defaults(json);
+    assert_int_equal(json_dump_file(json, path, JSON_INDENT(2)), 0);
+    json_decref(json);
+}
+
+static ProtobufCMessage *read_definition(const char *path)
+{
+    CLEANUP(buf_done_p) struct buf text = { 0 };
+    if (!read_file(path, &text))
+        fail_msg("%s is not there", path);
+    ProtobufCMessage *message = NULL;
+    struct err err;
+    ASSERT_OK(wire_json_decode(buf_cstr(&text), text.size, &saga__v1__saga_definition__descriptor,
+                               &message, &err),
+              &err);
+    return message;
+}
+
+static void pack(const ProtobufCMessage *message, struct buf *ret)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *room = buf_room(ret, size);
+    assert_non_null(room);
+    buf_added(ret, protobuf_c_message_pack(message, room));
+}
+
+static void assert_same_definition(const char *path, const Saga__V1__SagaDefinition *definition)
+{
+    if (getenv("SAGAD_GOLDEN_WRITE"))
+        write_definition(path, definition);
+    ProtobufCMessage *expected = read_definition(path);
+    CLEANUP(buf_done_p) struct buf a = { 0 }, b = { 0 };
+    pack(expected, &a);
+    pack(&definition->base, &b);
+    protobuf_c_message_free_unpacked(expected, NULL);
+    if (a.size == b.size && memcmp(a.data, b.data, a.size) == 0)
+        return;
+    char *text = NULL;
+    struct err err;
+    ASSERT_OK(wire_json_encode(&definition->base, &text, &err), &err);
+    (void)fprintf(stderr, "--- not as in %s\n%s\n---\n", path, text);
+    mem_free(text);
+    fail();
+}
+
+/* What was derived passes the check of those that come as a message, and its types are there. */
+static void assert_checked(const struct schema *schema, const Saga__V1__SagaDefinition *definition,
+                           struct arena *arena)
+{
+    CLEANUP(buf_done_p) struct buf faults = { 0 };
+    struct err err;
+    size_t count = SIZE_MAX;
+    ASSERT_OK(schema_check_definition(schema, definition, tell, &faults, &count, &err), &err);
+    assert_string_equal(buf_cstr(&faults), "");
+    assert_int_equal(count, 0);
+    const char *const *names = NULL;
+    ASSERT_OK(schema_definition_types(definition, arena, &names, &count, &err), &err);
+    assert_true(count > 2 * definition->n_steps);
+    for (size_t i = 0; i < count; i++)
+        assert_non_null(schema_message_find(schema, names[i]));
+}
+
+static void check_golden(const char *proto)
+{
+    char json[SCRATCH_PATH_SIZE], text[SCRATCH_PATH_SIZE];
+    path_with(proto, ".json", json);
+    path_with(proto, ".faults", text);
+    CLEANUP(schema_free_p) struct schema *schema = compile(proto);
+    CLEANUP(arena_done_p) struct arena arena = { 0 };
+    CLEANUP(buf_done_p) struct buf faults = { 0 };
+    struct derived derived = { 0 };
+    if (derive(schema, find_saga(schema), &arena, &derived, &faults)) {
+        assert_null(derived.definition);
+        assert_int_not_equal(access(json, F_OK), 0);
+        assert_as_in(text, buf_cstr(&faults));
+        return;
+    }
+    assert_int_not_equal(access(text, F_OK), 0);
+    assert_same_definition(json, derived.definition);
+    assert_checked(schema, derived.definition, &arena);
+}
+
+static void test_services_become_definitions_or_faults(void **state)
+{
+    (void)state;
+    glob_t files;
+    assert_int_equal(glob(GOLDEN "/*.proto", 0, NULL, &files), 0);
+    assert_true(files.gl_pathc >= 15);
+    for (size_t i = 0; i < files.gl_pathc; i++)
+        check_golden(files.gl_pathv[i]);
+    globfree(&files);
+}
+
+static void test_definitions_are_checked_by_their_types(void **state)
+{
+    (void)state;
+    CLEANUP(schema_free_p) struct schema *schema = compile(GOLDEN "/fulfilment.proto");
+    glob_t files;
+    assert_int_equal(glob(GOLDEN "/check/*.json", 0, NULL, &files), 0);
+    assert_int_equal(files.gl_pathc, 3);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        CLEANUP(buf_done_p) struct buf faults = { 0 };
+        ProtobufCMessage *message = read_definition(files.gl_pathv[i]);
+        struct err err;
+        size_t count = 0;
+        ASSERT_OK(schema_check_definition(schema, (const Saga__V1__SagaDefinition *)message, tell,
+                                          &faults, &count, &err),
+                  &err);
+        protobuf_c_message_free_unpacked(message, NULL);
+        char text[SCRATCH_PATH_SIZE];
+        path_with(files.gl_pathv[i], ".faults", text);
+        assert_true(count > 0);
+        assert_as_in(text, buf_cstr(&faults));
+    }
+    globfree(&files);
+}
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+static void test_times(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms; /* -1: is none */
+    } times[] = {
+        { "200ms", 200 },
+        { "5s", 5000 },
+        { "1.5s", 1500 },
+        { "10m", 600000 },
+        { "24h", 86400000 },
+        { "3d", 259200000 },
+        { "0s", 0 },
+        { "0.001s", 1 },
+        { "0.500000000s", 500 },
+        { "1.25d", 108000000 },
+        { "000000001ms", 1 },
+        { "36500d", INT64_C(3153600000000) },
+        { "999999999ms", 999999999 },
+        { "36500.000000001d", -1 },
+        { "36501d", -1 },
+        { "999999999.999999999d", -1 },
+        { "0.0005s", -1 },
+        { "1.5ms", -1 },
+        { "", -1 },
+        { "s", -1 },
+        { "5", -1 },
+        { "5 s", -1 },
+        { " 5s", -1 },
+        { "5s ", -1 },
+        { "5S", -1 },
+        { "5sec", -1 },
+        { "5us", -1 },
+        { "1w", -1 },
+        { "-5s", -1 },
+        { "+5s", -1 },
+        { ".5s", -1 },
+        { "5.s", -1 },
+        { "1,5s", -1 },
+        { "1e3s", -1 },
+        { "1.2.3s", -1 },
+        { "1h30m", -1 },
+        { "1000000000ms", -1 },
+        { "0.0000000001d", -1 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(times); i++) {
+        int64_t ms = -1;
+        const char *wrong = derive_time_read(times[i].text, &ms);
+        if (ms != times[i].ms || !wrong != (ms >= 0))
+            fail_msg("\"%s\" is %lld ms (%s), not %lld", times[i].text, (long long)ms,
+                     wrong ? wrong : "good", (long long)times[i].ms);
+    }
+}
+
+static void test_snake_case(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *snake;
+    } names[] = {
+        { "DebitAccount", "debit_account" },
+        { "HTTPPing", "http_ping" },
+        { "V2Do", "v2_do" },
+        { "GetURL2Foo", "get_url2_foo" },
+        { "already_snake", "already_snake" },
+        { "Mixed_Case", "mixed_case" },
+        { "camelCase", "camel_case" },
+        { "ABC", "abc" },
+        { "A", "a" },
+        { "a", "a" },
+        { "", "" },
+        { "_Private", "_private" },
+        { "X1Y2Z3", "x1_y2_z3" },
+    };
+    CLEANUP(arena_done_p) struct arena arena = { 0 };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        assert_string_equal(derive_snake(&arena, names[i].name), names[i].snake);
+}
+
+static void test_near_misses(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "RefundAccount", "ReverseLedger", "pay", "input" };
+    static const struct {
+        const char *wanted, *best;
+    } cases[] = {
+        { "RefundAcount", "RefundAccount" },
+        { "refundaccount", "RefundAccount" },
+        { "refund_account", "RefundAccount" },
+        { "ReversLedgr", "ReverseLedger" },
+        { "pai", "pay" },
+        { "p", NULL },
+        { "imput", "input" },
+        { "output", NULL },
+        { "Whatever", NULL },
+        { "", NULL },
+        { "RefundAccountRefundAccountRefundAccountRefundAccountRefundAccount", NULL },
+    };
+    struct faults faults = { 0 };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct closest closest = derive_closest(&faults, cases[i].wanted);
+        for (size_t j = 0; j < ARRAY_LEN(names); j++)
+            derive_closest_offer(&closest, names[j]);
+        char text[HINT_BYTES], expected[HINT_BYTES];
+        (void)snprintf(expected, sizeof expected, ", did you mean \"%s\"?",
+                       cases[i].best ? cases[i].best : "");
+        assert_string_equal(derive_hint(&closest, ".", text), cases[i].best ? expected : ".");
+    }
+    faults.count = HINTS_MAX; /* nobody looks so far */
+    struct closest closest = derive_closest(&faults, "RefundAcount");
+    derive_closest_offer(&closest, "RefundAccount");
+    assert_null(closest.best);
+}
+
+/* ---- Where a fault of the definition was written ----------------------------------------------
+ */
+
+struct placed {
+    const char *path, *place;
+};
+
+static void assert_placed(const char *proto, const char *service, const struct placed *cases,
+                          size_t count)
+{
+    CLEANUP(schema_free_p) struct schema *schema = compile(proto);
+    CLEANUP(arena_done_p) struct arena arena = { 0 };
+    CLEANUP(buf_done_p) struct buf faults = { 0 };
+    struct derived derived = { 0 };
+    assert_int_equal(derive(schema, find_saga(schema), &arena, &derived, &faults), 0);
+    for (size_t i = 0; i < count; i++) {
+        char place[256], expected[256];
+        schema_fault_place(&derived, cases[i].path, place, sizeof place);
+        (void)snprintf(expected, sizeof expected, "%s: %s%s", strrchr(proto, '/') + 1, service,
+                       cases[i].place);
+        assert_string_equal(place, expected);
+    }
+    char few[12];
+    schema_fault_place(&derived, "deadline", few, sizeof few);
+    assert_int_equal(strlen(few), sizeof few - 1);
+}
+
+static void test_faults_are_placed(void **state)
+{
+    (void)state;
+    static const struct placed fulfilment[] = {
+        { "namespace", ": namespace" },
+        { "name", ": name" },
+        { "steps", "" },
+        { "input_type", ": input" },
+        { "labels[0].value", ": labels[0].value" },
+        { "steps[0]", ".ConfirmOrder" },
+        { "steps[0].name", ".ConfirmOrder: name" },
+        { "steps[0].undo", ".ConfirmOrder: compensated_by" },
+        { "steps[0].compensation", ".ConfirmOrder: compensated_by" },
+        { "steps[0].action", ".ConfirmOrder" },
+        { "steps[0].action.effect", ".ConfirmOrder: effect" },
+        { "steps[0].action.probe", ".ConfirmOrder: probed_by" },
+        { "steps[0].action.output_type", ".ConfirmOrder: response" },
+        { "steps[0].compensation.effect", ".CancelOrder: effect" },
+        { "steps[0].compensation.probe", ".CancelOrder: probed_by" },
+        { "steps[1].action.request.fields[1]", ".CreateWaybill: request" },
+        { "steps[1].action.probe.retry.for", ".FindWaybill: retry.for" },
+        { "steps[1].action.probe.handler", ".FindWaybill: handler" },
+        { "steps[3].after[1]", ".TellCustomer: after[1]" },
+        { "steps[3].compensation.effect", ".TellCustomer: compensation.effect" },
+        /* written once, in the saga's defaults; or by the rpc itself; or nowhere */
+        { "steps[0].action.lease", ": defaults.lease" },
+        { "steps[0].action.retry.cap", ": defaults.retry.cap" },
+        { "steps[1].action.probe.retry.cap", ".FindWaybill: retry.cap" },
+        { "steps[1].action.probe.retry.initial", ": defaults.retry.initial" },
+        { "steps[1].compensation.retry.for", ".CancelWaybill: retry.for" },
+        { "steps[3].action.retry.for", ".TellCustomer: retry.for" },
+        { "steps[3].action.retry.max_attempts", ".TellCustomer: retry.max_attempts" },
+        /* none of ours: as it is */
+        { "steps[4].name", ": steps[4].name" },
+        { "steps[x", ": steps[x" },
+        { "steps[0", ": steps[0" },
+        { "", "" },
+    };
+    static const struct placed every[] = {
+        { "steps[1].wait_for_signal.timeout", ".Signalled: wait_for_signal.timeout" },
+        { "steps[1].wait_for_signal.on_exhausted", ".Signalled: on_exhausted" },
+        { "steps[1].wait_for_signal.payload_type", ".Signalled: response" },
+        { "steps[2].action.lost_leases_max", ": defaults.lost_leases_max" },
+        { "steps[0].action.lost_leases_max", ".First: lost_leases_max" },
+        { "steps[2].action.retry.max_attempts", ": defaults.retry.max_attempts" },
+        { "steps[4].action.retry.max_attempts", ".Fifth: retry.max_attempts" },
+        { "steps[0].compensation.probe.handler", ".AskUndoFirst: handler" },
+    };
+    assert_placed(GOLDEN "/fulfilment.proto", "shop.v1.Fulfilment", fulfilment,
+                  ARRAY_LEN(fulfilment));
+    assert_placed(GOLDEN "/every_option.proto", "every.v1.EveryOption", every, ARRAY_LEN(every));
+}
+
+/* ---- Hostile and exhausted ------------------------------------------------------------------- */
+
+/* The service with other options of one of its rpcs. */
+static void derive_changed(const struct schema *schema, const struct bytes *options,
+                           struct buf *faults)
+{
+    struct schema_service service = *find_saga(schema);
+    struct schema_method methods[16];
+    assert_in_range(service.method_count, 1, ARRAY_LEN(methods));
+    memcpy(methods, service.methods, service.method_count * sizeof *methods);
+    methods[0].options = *options;
+    service.methods = methods;
+    CLEANUP(arena_done_p) struct arena arena = { 0 };
+    struct derived derived;
+    (void)derive(schema, &service, &arena, &derived, faults); /* whether there are any */
+}
+
+static void test_what_the_server_does_not_know_is_refused(void **state)
+{
+    (void)state;
+    CLEANUP(schema_free_p) struct schema *schema = compile(GOLDEN "/settlement.proto");
+    static const char place[] = "settlement.proto: bank.v1.Settlement.DebitAccount: step\n    ";
+    /* saga.v1.step, field 51721, tag ca a0 19: each once */
+    static const struct {
+        uint8_t bytes[12];
+        size_t size;
+        const char *text;
+    } cases[] = {
+        { { 0xca, 0xa0, 0x19, 0x03, 0xc0, 0x0c, 0x01 },
+          7,
+          "saga.v1.StepOptions has a field 200, which this server does not know: it is older than "
+          "your saga/v1/options.proto\n" },
+        { { 0xca, 0xa0, 0x19, 0x05, 0x7a, 0x03, 0xc0, 0x0c, 0x01 },
+          9,
+          "saga.v1.RetryOptions has a field 200, which this server does not know: it is older than "
+          "your saga/v1/options.proto\n" },
+        { { 0xc8, 0xa0, 0x19, 0x01 },
+          4,
+          "is not the message saga.v1.StepOptions: take the saga/v1/options.proto of this "
+          "server\n" },
+        { { 0xca, 0xa0, 0x19, 0x02, 0x30, 0x63 },
+          6,
+          "effect: 99 is not a known value: take the saga/v1/options.proto of this server\n" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CLEANUP(buf_done_p) struct buf faults = { 0 };
+        struct bytes options = { 0 };
+        assert_int_equal(mem_bytes_copy(cases[i].bytes, cases[i].size, &options), 0);
+        derive_changed(schema, &options, &faults);
+        mem_free(options.data);
+        char expected[512];
+        (void)snprintf(expected, sizeof expected, "%s%s", place, cases[i].text);
+        assert_string_equal(buf_cstr(&faults), expected); /* and nothing that follows from it */
+    }
+}
+
+static void test_changed_options_are_survived(void **state)
+{
+    (void)state;
+    CLEANUP(schema_free_p) struct schema *schema = compile(GOLDEN "/every_option.proto");
+    const struct bytes *good = &find_saga(schema)->methods[0].options;
+    struct rng rng;
+    rng_seed(&rng, 51720);
+    unsigned rounds = test_is_full_size() ? 20000 : 1000;
+    for (unsigned i = 0; i < rounds; i++) {
+        struct bytes options = { 0 };
+        size_t size = 1 + rng_below(&rng, good->size);
+        assert_int_equal(mem_bytes_copy(good->data, size, &options), 0);
+        for (uint64_t j = rng_below(&rng, 4); j > 0; j--)
+            options.data[rng_below(&rng, size)] = (uint8_t)rng_below(&rng, 256);
+        CLEANUP(buf_done_p) struct buf faults = { 0 };
+        derive_changed(schema, &options, &faults);
+        mem_free(options.data);
+    }
+}
+
+/* A service with so many steps, each with so many operations beside it. */
+static struct schema *compile_big(unsigned steps, unsigned others)
+{
+    char path[SCRATCH_PATH_SIZE];
+    struct err err;
+    ASSERT_OK(scratch_path("big.proto", path, &err), &err);
+    CLEANUP(buf_done_p) struct buf text = { 0 };
+    buf_text(&text, "syntax = \"proto3\";\nimport \"saga/v1/options.proto\";\n"
+                    "message In { string id = 1; }\n"
+                    "service Big {\n  option (saga.v1.saga) = { input: \"In\" };\n");
+    for (unsigned i = 0; i < steps; i++)
+        buf_printf(&text,
+                   "  rpc Do%u(In) returns (In) { option (saga.v1.step) = { effect: "
+                   "EFFECT_IDEMPOTENT no_compensation: true }; }\n",
+                   i);
+    for (unsigned i = 0; i < others; i++)
+        buf_printf(&text, "  rpc Ask%u(In) returns (In) { option (saga.v1.probe) = {}; }\n", i);
+    buf_text(&text, "}\n");
+    write_file(path, buf_cstr(&text));
+    return compile(path);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned steps, others;
+        const char *fault; /* NULL: none */
+    } cases[] = {
+        { LIMIT_STEPS, 0, NULL },
+        { LIMIT_STEPS + 1, 0, "Big\n    has 257 steps: at most 256\n" },
+        { 1, RPCS_MAX,
+          "Big\n    has 1025 rpcs: at most 1024, for 256 steps with a compensation and probes\n" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CLEANUP(schema_free_p) struct schema *schema = compile_big(cases[i].steps, cases[i].others);
+        CLEANUP(arena_done_p) struct arena arena = { 0 };
+        CLEANUP(buf_done_p) struct buf faults = { 0 };
+        struct derived derived = { 0 };
+        size_t count = derive(schema, find_saga(schema), &arena, &derived, &faults);
+        assert_int_equal(count, cases[i].fault ? 1 : 0);
+        if (cases[i].fault)
+            assert_non_null(strstr(buf_cstr(&faults), cases[i].fault));
+        else
+            assert_checked(schema, derived.definition, &arena);
+    }
+}
+
+static void ignore(void *ctx, const char *where, const char *text)
+{
+    (void)ctx;
+    (void)where;
+    (void)text;
+}
+
+static void test_memory_that_is_out_is_an_error(void **state)
+{
+    (void)state;
+    CLEANUP(schema_free_p) struct schema *schema = compile(GOLDEN "/every_option.proto");
+    const struct schema_service *service = find_saga(schema);
+    struct err err;
+    size_t count = 0, limit = 0;
+    int rc = ERR_LIMIT;
+    for (; rc; limit += 16) { /* the arena's cap, wherever it falls */
+        struct derived derived = { 0 };
+        struct arena arena = { .limit = 1 + limit };
+        rc = schema_derive(schema, service, &arena, ignore, NULL, &derived, &count, &err);
+        assert_true(rc == 0 || rc == ERR_LIMIT);
+        assert_true((rc == 0) == (derived.definition != NULL));
+        arena_done(&arena);
+        assert_true(limit < ARENA_BYTES_MAX);
+    }
+    rc = ERR_LIMIT;
+    for (unsigned i = 1; rc; i++) {
+        struct derived derived = { 0 };
+        struct arena arena = { 0 };
+        mem_fail_at(i, false);
+        rc = schema_derive(schema, service, &arena, ignore, NULL, &derived, &count, &err);
+        mem_fail_at(0, false);
+        assert_true(rc == 0 || rc == ERR_LIMIT);
+        assert_true((rc == 0) == (derived.definition != NULL));
+        arena_done(&arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_services_become_definitions_or_faults),
+        cmocka_unit_test(test_definitions_are_checked_by_their_types),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_snake_case),
+        cmocka_unit_test(test_near_misses),
+        cmocka_unit_test(test_faults_are_placed),
+        cmocka_unit_test(test_what_the_server_does_not_know_is_refused),
+        cmocka_unit_test(test_changed_options_are_survived),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_memory_that_is_out_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
