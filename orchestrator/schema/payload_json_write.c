@@ -373,14 +373,21 @@ static int write_map(struct writer *writer, const struct place *place, struct so
 
 /* ---- messages ---- */
 
+/* Does it hold its default, and is that the same as nothing? The only value of NullValue is its
+ * default. */
+static bool is_left_out(const struct schema_field *field, const struct record *last)
+{
+    return !field->repeated && !field->presence && !last->size &&
+           (!record_integer(field->kind, last->raw) || json_is_null_value(field));
+}
+
 /* One field with its name; nothing if it holds only what is left out. */
 static int write_field(struct writer *writer, const struct place *parent, struct source source,
                        unsigned depth, bool *first)
 {
     const struct schema_field *field = source.pieces[0].field;
     const struct record *last = &source.pieces[source.count - 1].record;
-    if (!field->repeated && !field->presence && !record_integer(field->kind, last->raw) &&
-        !last->size)
+    if (is_left_out(field, last))
         return 0;
     struct buf *out = writer->out;
     struct place place = place_field(parent, field->name);

@@ -272,13 +272,14 @@ static int declare(struct load *load, struct schema_file *file, const char *scop
     if (!load_is_identifier(name))
         return load_refuse(load, file, *scope ? scope : NULL,
                            "declares \"%.64s\", which is no name", name ? name : "");
-    size_t scope_size = strlen(scope), size = scope_size + 1 + strlen(name);
+    const char *dot = *scope ? "." : "";
+    size_t size = strlen(scope) + strlen(dot) + strlen(name);
     if (size > SCHEMA_NAME_BYTES)
         return over_limit(load, "bytes in a full name", SCHEMA_NAME_BYTES, "SCHEMA_NAME_BYTES");
     char *full_name = arena_alloc(&schema->arena, size + 1);
     if (!full_name)
         return load_out_of_memory(load);
-    (void)snprintf(full_name, size + 1, "%s%s%s", scope, scope_size ? "." : "", name);
+    (void)snprintf(full_name, size + 1, "%s%s%s", scope, dot, name);
     struct symbol *symbol = &schema->symbols[schema->symbol_count++];
     *symbol = (struct symbol){ .full_name = full_name, .file = file, .source = source };
     *ret = symbol;
