@@ -94,7 +94,8 @@ void json_text_write(struct buf *out, const char *text, size_t size)
         else
             buf_printf(out, "\\u%04x", c);
     }
-    buf_append(out, text + plain, size - plain);
+    if (plain < size)
+        buf_append(out, text + plain, size - plain);
     buf_text(out, "\"");
 }
 

@@ -1,6 +1,7 @@
 /* Bytes to text. Of each message the fields are collected first, since the last of several wins and
  * the pieces of a sub-message count as one; what is collected holds pointers into the bytes, and is
  * gone when the message is written. payload_check has been there, so the bytes are well formed. */
+#include "base/utf8.h"
 #include "schema/payload.h"
 #include "schema/payload_json.h"
 #include "schema/place.h"
@@ -11,6 +12,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { TOLD_BYTES = 128 }; /* of others' text, in that of an error */
 
 struct writer {
     const struct schema *schema;
@@ -437,7 +440,7 @@ static int write_any(struct writer *writer, const struct place *place, const str
     const struct schema_message *type = json_any_type(writer->schema, text, url.size);
     if (!type)
         return place_refuse(place, writer->err, ERR_INVALID, "an Any of the unknown type \"%.*s\"",
-                            (int)(url.size < 128 ? url.size : 128), text);
+                            (int)utf8_cut(text, url.size, TOLD_BYTES), text);
     struct err inner;
     if (payload_check(type, value.data, value.size, &inner) != 0)
         return place_refuse(place, writer->err, inner.code, "an Any that is no %s: %s",
@@ -478,12 +481,13 @@ static int write_field_mask(struct writer *writer, const struct place *place,
 {
     CLEANUP(buf_done) struct buf paths = { 0 };
     for (size_t i = 0; i < pieces->count; i++) {
-        const struct record *path = &pieces->items[i].record;
+        const char *path = (const char *)pieces->items[i].record.data;
+        size_t size = pieces->items[i].record.size;
         buf_text(&paths, i ? "," : "");
-        if (!json_path_write(&paths, (const char *)path->data, path->size))
-            return place_refuse(
-                place, writer->err, ERR_INVALID, "the path \"%.*s\" has no form in JSON",
-                (int)(path->size < 128 ? path->size : 128), (const char *)path->data);
+        if (!json_path_write(&paths, path, size))
+            return place_refuse(place, writer->err, ERR_INVALID,
+                                "the path \"%.*s\" has no form in JSON",
+                                (int)utf8_cut(path, size, TOLD_BYTES), path);
     }
     if (paths.failed)
         return out_of_memory(writer);

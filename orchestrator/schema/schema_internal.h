@@ -13,6 +13,7 @@ struct schema_file {
     bool proto3;
     /* for the walk along the imports */
     enum { FILE_NEW, FILE_OPEN, FILE_DONE } visit;
+    size_t order; /* files come after those that they import */
     const Google__Protobuf__FileDescriptorProto *source; /* until the load is over */
     bool used;                                           /* schema_prune's */
 };
@@ -51,6 +52,7 @@ struct symbol *symbol_resolve(const struct schema *schema, const char *scope, co
 struct load {
     struct schema *schema;
     struct arena unpacked; /* the descriptors, and what is needed for the load alone */
+    size_t files_done;     /* by the walk along the imports */
     struct err *err;
 };
 

@@ -20,6 +20,9 @@ int load_refuse(struct load *load, const struct schema_file *file, const char *n
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): started on the line above */
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    for (char *c = text; *c; c++) /* names that are none may be anything, and are cut anywhere */
+        if (*c < ' ' || *c > '~')
+            *c = '?';
     int file_bytes = (int)utf8_cut(file->name, strlen(file->name), TOLD_FILE_BYTES);
     return err_set(load->err, ERR_INVALID, "%.*s: %.*s%s%s", file_bytes, file->name,
                    TOLD_NAME_BYTES, name ? name : "", name ? ": " : "", text);
@@ -189,6 +192,7 @@ static int visit_imports(struct load *load, struct schema_file *file)
             return rc;
     }
     file->visit = FILE_DONE;
+    file->order = load->files_done++;
     return 0;
 }
 

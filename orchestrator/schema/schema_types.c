@@ -85,6 +85,11 @@ static int take_type(struct load *load, const struct symbol *symbol, const field
                        is_message ? "message" : "enum");
         return refuse_field(load, symbol, field->name, text);
     }
+    if (type->file->order > symbol->file->order) { /* else what is pruned could go in circles */
+        (void)snprintf(text, sizeof text, "its type %.96s is in %.48s, which is not imported",
+                       type->full_name, type->file->name);
+        return refuse_field(load, symbol, field->name, text);
+    }
     if (is_message)
         field->message = type->message;
     else

@@ -94,7 +94,7 @@ def fill_duration(message, rng):
 
 
 def fill_value(message, rng, depth):
-    kind = rng.randrange(6 if depth else 4)
+    kind = rng.randrange(6 if depth > 0 else 4)
     if kind == 0:
         message.null_value = 0
     elif kind == 1:

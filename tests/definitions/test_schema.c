@@ -270,6 +270,12 @@ static void test_faults_are_told_with_file_and_name(void **state)
           "a.proto: p.M.x: its type p.M.E is no message" },
         { MESSAGE_OF("field { name: \"x\" number: 1 type: TYPE_BOOL type_name: \".p.M\" }"),
           "a.proto: p.M.x: a scalar with the name of a type" },
+        { MESSAGE_OF(
+              "field { name: \"x\" number: 1 type_name: \".N\" }") "file { name: "
+                                                                   "\"b.proto\" dependency: "
+                                                                   "\"a.proto\" message_type { "
+                                                                   "name: \"N\" } }",
+          "a.proto: p.M.x: its type N is in b.proto, which is not imported" },
         { MESSAGE_OF("field { name: \"x\" number: 1 type: TYPE_BOOL json_name: \"a\\nb\" }"),
           "a.proto: p.M.x: its JSON name is no text" },
         { MESSAGE_OF("field { name: \"x\" number: 1 type: TYPE_BOOL } field { name: \"y\" number: "
