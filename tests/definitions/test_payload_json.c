@@ -242,116 +242,115 @@ static void test_other_spellings_are_read_as_python_reads_them(void **state)
 
 /* ---- what is refused ---- */
 
+static const struct {
+    const char *text, *field, *part;
+} refused_texts[] = {
+    { "", "", "line 1, column 0: " },
+    { "{\n  \"aInt32\": }", "", "line 2, column " },
+    { "{\"aInt32\":1,\"aInt32\":2}", "", "line 1, column " },
+    { "{\"aString\":\"\xff\"}", "", "line 1, column " },
+    { "{\"aDouble\":1e999}", "", "line 1, column " },
+    { "{} {}", "", "line 1, column " },
+    { "[]", "", "must be an object, not a list" },
+    { "null", "", "must be an object, not null" },
+    { "{\"none\":1}", "none", "none: test.kinds.Kinds has no such field" },
+    { "{\"rMessage\":[{},{\"x\":1}]}", "r_message[1].x", "test.kinds.Small has no such field" },
+    { "{\"aInt32\":1,\"a_int32\":1}", "a_int32", "a_int32: is given twice, as aInt32 too" },
+    { "{\"cInt32\":1,\"cString\":\"\"}", "c_string", "only one of choice, and c_int32 is given" },
+    { "{\"aInt32\":2147483648}", "a_int32",
+      "a_int32: must be a whole number from -2147483648 to 2147483647" },
+    { "{\"aInt32\":-2147483649}", "a_int32", "must be a whole number" },
+    { "{\"aSint32\":\"-2147483649\"}", "a_sint32", "must be a whole number" },
+    { "{\"aSfixed32\":\"\"}", "a_sfixed32", "must be a whole number" },
+    { "{\"aInt32\":1.5}", "a_int32", "must be a whole number" },
+    { "{\"aInt32\":\"1.0\"}", "a_int32", "must be a whole number" },
+    { "{\"aInt32\":\" 1\"}", "a_int32", "must be a whole number" },
+    { "{\"aInt32\":\"-\"}", "a_int32", "must be a whole number" },
+    { "{\"aInt32\":\"1\\u0000\"}", "a_int32", "must be a whole number" },
+    { "{\"aInt32\":true}", "a_int32", "must be a whole number, not true or false" },
+    { "{\"aUint32\":-1}", "a_uint32", "must be a whole number from 0 to 4294967295" },
+    { "{\"aFixed32\":4294967296}", "a_fixed32", "must be a whole number from 0 to 4294967295" },
+    { "{\"aInt64\":\"9223372036854775808\"}", "a_int64",
+      "must be a whole number from -9223372036854775808 to 9223372036854775807" },
+    { "{\"aSint64\":\"-9223372036854775809\"}", "a_sint64", "must be a whole number" },
+    { "{\"aUint64\":\"18446744073709551616\"}", "a_uint64",
+      "must be a whole number from 0 to 18446744073709551615" },
+    { "{\"aUint64\":1e300}", "a_uint64", "must be a whole number from 0" },
+    { "{\"aUint64\":18446744073709551615}", "a_uint64", "must be a whole number from 0" },
+    { "{\"aInt64\":9007199254740993,\"aDouble\":18446744073709551615}", "a_int64",
+      "must be a whole number" },
+    { "{\"aDouble\":\"\"}", "a_double", "must be a number, \"NaN\", \"Infinity\"" },
+    { "{\"aDouble\":\"1x\"}", "a_double", "or \"-Infinity\", not \"1x\"" },
+    { "{\"aDouble\":\"inf\"}", "a_double", "must be a number" },
+    { "{\"aDouble\":\"0x1\"}", "a_double", "must be a number" },
+    { "{\"aDouble\":\"1e999\"}", "a_double", "must be a number" },
+    { "{\"aDouble\":\"NaN\\u0000\"}", "a_double", "must be a number" },
+    { "{\"aDouble\":false}", "a_double", "must be a number, not true or false" },
+    { "{\"aFloat\":3.5e38}", "a_float", "is out of the range of a float" },
+    { "{\"aFloat\":\"-3.5e38\"}", "a_float", "is out of the range of a float" },
+    { "{\"aBool\":\"true\"}", "a_bool", "must be true or false, not a string" },
+    { "{\"aBool\":1}", "a_bool", "must be true or false, not a number" },
+    { "{\"aString\":1}", "a_string", "must be a string, not a number" },
+    { "{\"aBytes\":1}", "a_bytes", "must be base64 text, not a number" },
+    { "{\"aBytes\":\"a\"}", "a_bytes", "must be base64 text" },
+    { "{\"aBytes\":\"a\\u0000==\"}", "a_bytes", "must be base64 text" },
+    { "{\"aEnum\":\"GREEN\"}", "a_enum", "\"GREEN\" is no value of test.kinds.Color" },
+    { "{\"aEnum\":true}", "a_enum", "must be the name of a value, not true or false" },
+    { "{\"aEnum\":2147483648}", "a_enum", "must be a whole number" },
+    { "{\"old\":{\"id\":1,\"closed\":9}}", "old.closed", "9 is no value of test.kinds.Old.Closed" },
+    { "{\"old\":{}}", "old.id", "old.id: is required" },
+    { "{\"old\":{\"id\":1,\"part\":{}}}", "old.part", "groups are refused" },
+    { "{\"aMessage\":1}", "a_message", "must be an object, not a number" },
+    { "{\"rInt32\":1}", "r_int32", "must be a list, not a number" },
+    { "{\"rInt32\":[1,null]}", "r_int32[1]", "r_int32[1]: must be a value, not null" },
+    { "{\"rInt32\":[1,\"x\"]}", "r_int32[1]", "must be a whole number" },
+    { "{\"uInt32\":[1,{}]}", "u_int32[1]", "must be a whole number, not an object" },
+    { "{\"rMessage\":[null]}", "r_message[0]", "must be a value, not null" },
+    { "{\"mInt32\":[]}", "m_int32", "must be an object, not a list" },
+    { "{\"mInt32\":{\"x\":\"\"}}", "m_int32[\"x\"]", "must be a whole number from" },
+    { "{\"mInt32\":{\"1\":\"\",\"01\":\"\"}}", NULL, "the same key as \"" },
+    { "{\"mBool\":{\"1\":\"\"}}", "m_bool[\"1\"]", "the key must be true or false" },
+    { "{\"mUint64\":{\"-1\":1}}", "m_uint64[\"-1\"]", "must be a whole number from 0" },
+    { "{\"mString\":{\"a\":null}}", "m_string[\"a\"]", "must be a value, not null" },
+    { "{\"mString\":{\"a\":{\"text\":1}}}", "m_string[\"a\"].text", "must be a string" },
+    { "{\"wTime\":1}", "w_time", "must be a time such as \"2026-03-02T14:05:11Z\", not a number" },
+    { "{\"wTime\":\"yesterday\"}", "w_time", "must be a time such as" },
+    { "{\"wTime\":\"2026-03-02T14:05:11Z\\u0000\"}", "w_time", "must be a time such as" },
+    { "{\"wDuration\":\"1\"}", "w_duration", "must be a duration such as \"1.5s\", not \"1\"" },
+    { "{\"wMask\":1}", "w_mask", "must be paths with commas between them, not a number" },
+    { "{\"wMask\":\"a_b\"}", "w_mask", "paths are lowerCamelCase here, and none is empty" },
+    { "{\"wMask\":\"a,\"}", "w_mask", "none is empty" },
+    { "{\"wMask\":\",a\"}", "w_mask", "none is empty" },
+    { "{\"wStruct\":1}", "w_struct", "must be an object, not a number" },
+    { "{\"wList\":{}}", "w_list", "must be a list, not an object" },
+    { "{\"wInt32\":\"x\"}", "w_int32", "must be a whole number" },
+    { "{\"wAny\":1}", "w_any", "must be an object, not a number" },
+    { "{\"wAny\":{\"a\":1}}", "w_any.@type", "an Any says its type here" },
+    { "{\"wAny\":{\"@type\":1}}", "w_any.@type", "an Any says its type here" },
+    { "{\"wAny\":{\"@type\":\"x/y\"}}", "w_any.@type", "an Any of the unknown type \"x/y\"" },
+    { "{\"wAny\":{\"@type\":\"x/test.kinds.Kinds.MInt32Entry\"}}", "w_any.@type",
+      "an Any of the unknown type" },
+    { "{\"wAny\":{\"@type\":\"x/google.protobuf.Duration\"}}", "w_any",
+      "an Any of google.protobuf.Duration has @type and value, and nothing else" },
+    { "{\"wAny\":{\"@type\":\"x/google.protobuf.Duration\",\"value\":\"1s\",\"a\":1}}", "w_any",
+      "and nothing else" },
+    { "{\"wAny\":{\"@type\":\"x/google.protobuf.Duration\",\"value\":1}}", "w_any.value",
+      "must be a duration" },
+    { "{\"wAny\":{\"@type\":\"x/test.kinds.Small\",\"value\":1}}", "w_any.value",
+      "test.kinds.Small has no such field" },
+};
+
 static void test_texts_are_refused_with_the_place(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text, *field, *part;
-    } rows[] = {
-        { "", "", "line 1, column 0: " },
-        { "{\n  \"aInt32\": }", "", "line 2, column " },
-        { "{\"aInt32\":1,\"aInt32\":2}", "", "line 1, column " },
-        { "{\"aString\":\"\xff\"}", "", "line 1, column " },
-        { "{\"aDouble\":1e999}", "", "line 1, column " },
-        { "{} {}", "", "line 1, column " },
-        { "[]", "", "must be an object, not a list" },
-        { "null", "", "must be an object, not null" },
-        { "{\"none\":1}", "none", "none: test.kinds.Kinds has no such field" },
-        { "{\"rMessage\":[{},{\"x\":1}]}", "r_message[1].x", "test.kinds.Small has no such field" },
-        { "{\"aInt32\":1,\"a_int32\":1}", "a_int32", "a_int32: is given twice, as aInt32 too" },
-        { "{\"cInt32\":1,\"cString\":\"\"}", "c_string",
-          "only one of choice, and c_int32 is given" },
-        { "{\"aInt32\":2147483648}", "a_int32",
-          "a_int32: must be a whole number from -2147483648 to 2147483647" },
-        { "{\"aInt32\":-2147483649}", "a_int32", "must be a whole number" },
-        { "{\"aSint32\":\"-2147483649\"}", "a_sint32", "must be a whole number" },
-        { "{\"aSfixed32\":\"\"}", "a_sfixed32", "must be a whole number" },
-        { "{\"aInt32\":1.5}", "a_int32", "must be a whole number" },
-        { "{\"aInt32\":\"1.0\"}", "a_int32", "must be a whole number" },
-        { "{\"aInt32\":\" 1\"}", "a_int32", "must be a whole number" },
-        { "{\"aInt32\":\"-\"}", "a_int32", "must be a whole number" },
-        { "{\"aInt32\":\"1\\u0000\"}", "a_int32", "must be a whole number" },
-        { "{\"aInt32\":true}", "a_int32", "must be a whole number, not true or false" },
-        { "{\"aUint32\":-1}", "a_uint32", "must be a whole number from 0 to 4294967295" },
-        { "{\"aFixed32\":4294967296}", "a_fixed32", "must be a whole number from 0 to 4294967295" },
-        { "{\"aInt64\":\"9223372036854775808\"}", "a_int64",
-          "must be a whole number from -9223372036854775808 to 9223372036854775807" },
-        { "{\"aSint64\":\"-9223372036854775809\"}", "a_sint64", "must be a whole number" },
-        { "{\"aUint64\":\"18446744073709551616\"}", "a_uint64",
-          "must be a whole number from 0 to 18446744073709551615" },
-        { "{\"aUint64\":1e300}", "a_uint64", "must be a whole number from 0" },
-        { "{\"aUint64\":18446744073709551615}", "a_uint64", "must be a whole number from 0" },
-        { "{\"aInt64\":9007199254740993,\"aDouble\":18446744073709551615}", "a_int64",
-          "must be a whole number" },
-        { "{\"aDouble\":\"\"}", "a_double", "must be a number, \"NaN\", \"Infinity\"" },
-        { "{\"aDouble\":\"1x\"}", "a_double", "or \"-Infinity\", not \"1x\"" },
-        { "{\"aDouble\":\"inf\"}", "a_double", "must be a number" },
-        { "{\"aDouble\":\"0x1\"}", "a_double", "must be a number" },
-        { "{\"aDouble\":\"1e999\"}", "a_double", "must be a number" },
-        { "{\"aDouble\":\"NaN\\u0000\"}", "a_double", "must be a number" },
-        { "{\"aDouble\":false}", "a_double", "must be a number, not true or false" },
-        { "{\"aFloat\":3.5e38}", "a_float", "is out of the range of a float" },
-        { "{\"aFloat\":\"-3.5e38\"}", "a_float", "is out of the range of a float" },
-        { "{\"aBool\":\"true\"}", "a_bool", "must be true or false, not a string" },
-        { "{\"aBool\":1}", "a_bool", "must be true or false, not a number" },
-        { "{\"aString\":1}", "a_string", "must be a string, not a number" },
-        { "{\"aBytes\":1}", "a_bytes", "must be base64 text, not a number" },
-        { "{\"aBytes\":\"a\"}", "a_bytes", "must be base64 text" },
-        { "{\"aBytes\":\"a\\u0000==\"}", "a_bytes", "must be base64 text" },
-        { "{\"aEnum\":\"GREEN\"}", "a_enum", "\"GREEN\" is no value of test.kinds.Color" },
-        { "{\"aEnum\":true}", "a_enum", "must be the name of a value, not true or false" },
-        { "{\"aEnum\":2147483648}", "a_enum", "must be a whole number" },
-        { "{\"old\":{\"id\":1,\"closed\":9}}", "old.closed",
-          "9 is no value of test.kinds.Old.Closed" },
-        { "{\"old\":{}}", "old.id", "old.id: is required" },
-        { "{\"old\":{\"id\":1,\"part\":{}}}", "old.part", "groups are refused" },
-        { "{\"aMessage\":1}", "a_message", "must be an object, not a number" },
-        { "{\"rInt32\":1}", "r_int32", "must be a list, not a number" },
-        { "{\"rInt32\":[1,null]}", "r_int32[1]", "r_int32[1]: must be a value, not null" },
-        { "{\"rInt32\":[1,\"x\"]}", "r_int32[1]", "must be a whole number" },
-        { "{\"uInt32\":[1,{}]}", "u_int32[1]", "must be a whole number, not an object" },
-        { "{\"rMessage\":[null]}", "r_message[0]", "must be a value, not null" },
-        { "{\"mInt32\":[]}", "m_int32", "must be an object, not a list" },
-        { "{\"mInt32\":{\"x\":\"\"}}", "m_int32[\"x\"]", "must be a whole number from" },
-        { "{\"mInt32\":{\"1\":\"\",\"01\":\"\"}}", NULL, "the same key as \"" },
-        { "{\"mBool\":{\"1\":\"\"}}", "m_bool[\"1\"]", "the key must be true or false" },
-        { "{\"mUint64\":{\"-1\":1}}", "m_uint64[\"-1\"]", "must be a whole number from 0" },
-        { "{\"mString\":{\"a\":null}}", "m_string[\"a\"]", "must be a value, not null" },
-        { "{\"mString\":{\"a\":{\"text\":1}}}", "m_string[\"a\"].text", "must be a string" },
-        { "{\"wTime\":1}", "w_time",
-          "must be a time such as \"2026-03-02T14:05:11Z\", not a number" },
-        { "{\"wTime\":\"yesterday\"}", "w_time", "must be a time such as" },
-        { "{\"wTime\":\"2026-03-02T14:05:11Z\\u0000\"}", "w_time", "must be a time such as" },
-        { "{\"wDuration\":\"1\"}", "w_duration", "must be a duration such as \"1.5s\", not \"1\"" },
-        { "{\"wMask\":1}", "w_mask", "must be paths with commas between them, not a number" },
-        { "{\"wMask\":\"a_b\"}", "w_mask", "paths are lowerCamelCase here, and none is empty" },
-        { "{\"wMask\":\"a,\"}", "w_mask", "none is empty" },
-        { "{\"wMask\":\",a\"}", "w_mask", "none is empty" },
-        { "{\"wStruct\":1}", "w_struct", "must be an object, not a number" },
-        { "{\"wList\":{}}", "w_list", "must be a list, not an object" },
-        { "{\"wInt32\":\"x\"}", "w_int32", "must be a whole number" },
-        { "{\"wAny\":1}", "w_any", "must be an object, not a number" },
-        { "{\"wAny\":{\"a\":1}}", "w_any.@type", "an Any says its type here" },
-        { "{\"wAny\":{\"@type\":1}}", "w_any.@type", "an Any says its type here" },
-        { "{\"wAny\":{\"@type\":\"x/y\"}}", "w_any.@type", "an Any of the unknown type \"x/y\"" },
-        { "{\"wAny\":{\"@type\":\"x/test.kinds.Kinds.MInt32Entry\"}}", "w_any.@type",
-          "an Any of the unknown type" },
-        { "{\"wAny\":{\"@type\":\"x/google.protobuf.Duration\"}}", "w_any",
-          "an Any of google.protobuf.Duration has @type and value, and nothing else" },
-        { "{\"wAny\":{\"@type\":\"x/google.protobuf.Duration\",\"value\":\"1s\",\"a\":1}}", "w_any",
-          "and nothing else" },
-        { "{\"wAny\":{\"@type\":\"x/google.protobuf.Duration\",\"value\":1}}", "w_any.value",
-          "must be a duration" },
-        { "{\"wAny\":{\"@type\":\"x/test.kinds.Small\",\"value\":1}}", "w_any.value",
-          "test.kinds.Small has no such field" },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(refused_texts); i++) {
         struct bytes read = { 0 };
         struct err err;
-        int rc = read_json(KINDS, rows[i].text, strlen(rows[i].text), &read, &err);
+        int rc =
+            read_json(KINDS, refused_texts[i].text, strlen(refused_texts[i].text), &read, &err);
         if (!rc)
-            print_error("taken: %s\n", rows[i].text);
-        assert_error(&err, rc, ERR_INVALID, rows[i].field, rows[i].part);
+            print_error("taken: %s\n", refused_texts[i].text);
+        assert_error(&err, rc, ERR_INVALID, refused_texts[i].field, refused_texts[i].part);
         assert_null(read.data);
     }
 }
@@ -403,103 +402,104 @@ static void test_bytes_that_have_no_form_in_json(void **state)
 
 /* ---- bytes that Python writes otherwise ---- */
 
+static const struct {
+    const char *type, *hex, *text;
+    size_t unknown;
+} odd_bytes[] = {
+    { SMALL, "08011202c3a4", "{\"number\":1,\"text\":\"\xc3\xa4\"}", 0 },
+    { SMALL, "0801080208030800", "{}", 0 }, /* the last wins */
+    { SMALL, "b8060108010a00", NULL, 0 },   /* wrong wire type */
+    { SMALL, "b80601ba0600bd0601000000b9060100000000000000", "{}", 4 },
+    { SMALL, "18011a020203180422021a00", "{\"numbers\":[1,2,3,4],\"inner\":{}}", 0 },
+    { SMALL, "1a00", "{}", 0 },
+    { SMALL, "2204b806010801", NULL, 0 },         /* cut */
+    { SMALL, "2203b80601", "{\"inner\":{}}", 1 }, /* at any depth */
+    { SMALL, "220208012204120161b806", NULL, 0 },
+    { SMALL,
+      "2202080122031201612202220022042202"
+      "0802",
+      "{\"inner\":{\"number\":1,\"text\":\"a\",\"inner\":{\"number\":2}}}", 0 },
+    { SMALL, "088080808010", "{}", 0 }, /* 2^32 as an int32 is 0 */
+    { SMALL, "0881808080f0ffffffff01", "{\"number\":1}", 0 },
+    { KINDS, "090000000000000080", "{\"aDouble\":-0.0}", 0 },
+    { KINDS, "4002", "{\"aBool\":true}", 0 },
+    /* a oneof: the others end */
+    { KINDS,
+      "b80401"
+      "c2040178",
+      "{\"cString\":\"x\"}", 0 },
+    { KINDS,
+      "ca04020801"
+      "b80405"
+      "ca04021201"
+      "61",
+      NULL, 0 },
+    { KINDS,
+      "ca04020801"
+      "b80405"
+      "ca0403120161",
+      "{\"cMessage\":{\"text\":\"a\"}}", 0 },
+    { KINDS,
+      "ca04020801"
+      "ca0403120161",
+      "{\"cMessage\":{\"number\":1,\"text\":\"a\"}}", 0 },
+    /* maps: an entry without key or value, twice the same key, unknown fields in it */
+    { KINDS, "8a0500", "{\"mInt32\":{\"0\":\"\"}}", 0 },
+    { KINDS, "e20500", "{\"mString\":{\"\":{}}}", 0 },
+    { KINDS,
+      "8a0505080112016"
+      "18a0505080112016"
+      "2",
+      "{\"mInt32\":{\"1\":\"b\"}}", 0 },
+    { KINDS, "8a0505b806010801", "{\"mInt32\":{\"1\":\"\"}}", 1 },
+    { KINDS,
+      "8a05020802"
+      "8a0502"
+      "0801",
+      "{\"mInt32\":{\"1\":\"\",\"2\":\"\"}}", 0 },
+    /* closed enums: numbers that are not declared are unknown fields */
+    { OLD, "08011809", "{\"id\":1}", 1 },
+    { OLD,
+      "08011802"
+      "1809",
+      "{\"id\":1,\"closed\":\"TWO\"}", 1 },
+    { OLD, "080120092001", "{\"id\":1,\"someClosed\":[\"ONE\"]}", 1 },
+    { OLD, "08012009", "{\"id\":1}", 1 },
+    { OLD, "08013203010902", "{\"id\":1,\"packedClosed\":[\"ONE\",\"TWO\"]}", 1 },
+    { OLD, "0801320109", "{\"id\":1}", 1 },
+    { OLD, "08013a050a01611009", "{\"id\":1}", 1 },
+    { OLD, "08013a030a0161", "{\"id\":1,\"byName\":{\"a\":\"CALM\"}}", 0 },
+    { OLD,
+      "08015007"
+      "6009",
+      "{\"id\":1,\"thisOne\":7}", 1 },
+    /* an Any with a field that its type does not know */
+    { KINDS,
+      "aa0619"
+      "0a12782f746573742e6b696e64732e536d616c6c"
+      "1203b80601",
+      "{\"wAny\":{\"@type\":\"x/test.kinds.Small\"}}", 1 },
+};
+
 static void test_odd_bytes(void **state)
 {
     (void)state;
-    static const struct {
-        const char *type, *hex, *text;
-        size_t unknown;
-    } rows[] = {
-        { SMALL, "08011202c3a4", "{\"number\":1,\"text\":\"\xc3\xa4\"}", 0 },
-        { SMALL, "0801080208030800", "{}", 0 }, /* the last wins */
-        { SMALL, "b8060108010a00", NULL, 0 },   /* wrong wire type */
-        { SMALL, "b80601ba0600bd0601000000b9060100000000000000", "{}", 4 },
-        { SMALL, "18011a020203180422021a00", "{\"numbers\":[1,2,3,4],\"inner\":{}}", 0 },
-        { SMALL, "1a00", "{}", 0 },
-        { SMALL, "2204b806010801", NULL, 0 },         /* cut */
-        { SMALL, "2203b80601", "{\"inner\":{}}", 1 }, /* at any depth */
-        { SMALL, "220208012204120161b806", NULL, 0 },
-        { SMALL,
-          "2202080122031201612202220022042202"
-          "0802",
-          "{\"inner\":{\"number\":1,\"text\":\"a\",\"inner\":{\"number\":2}}}", 0 },
-        { SMALL, "088080808010", "{}", 0 }, /* 2^32 as an int32 is 0 */
-        { SMALL, "0881808080f0ffffffff01", "{\"number\":1}", 0 },
-        { KINDS, "090000000000000080", "{\"aDouble\":-0.0}", 0 },
-        { KINDS, "4002", "{\"aBool\":true}", 0 },
-        /* a oneof: the others end */
-        { KINDS,
-          "b80401"
-          "c2040178",
-          "{\"cString\":\"x\"}", 0 },
-        { KINDS,
-          "ca04020801"
-          "b80405"
-          "ca04021201"
-          "61",
-          NULL, 0 },
-        { KINDS,
-          "ca04020801"
-          "b80405"
-          "ca0403120161",
-          "{\"cMessage\":{\"text\":\"a\"}}", 0 },
-        { KINDS,
-          "ca04020801"
-          "ca0403120161",
-          "{\"cMessage\":{\"number\":1,\"text\":\"a\"}}", 0 },
-        /* maps: an entry without key or value, twice the same key, unknown fields in it */
-        { KINDS, "8a0500", "{\"mInt32\":{\"0\":\"\"}}", 0 },
-        { KINDS, "e20500", "{\"mString\":{\"\":{}}}", 0 },
-        { KINDS,
-          "8a0505080112016"
-          "18a0505080112016"
-          "2",
-          "{\"mInt32\":{\"1\":\"b\"}}", 0 },
-        { KINDS, "8a0505b806010801", "{\"mInt32\":{\"1\":\"\"}}", 1 },
-        { KINDS,
-          "8a05020802"
-          "8a0502"
-          "0801",
-          "{\"mInt32\":{\"1\":\"\",\"2\":\"\"}}", 0 },
-        /* closed enums: numbers that are not declared are unknown fields */
-        { OLD, "08011809", "{\"id\":1}", 1 },
-        { OLD,
-          "08011802"
-          "1809",
-          "{\"id\":1,\"closed\":\"TWO\"}", 1 },
-        { OLD, "080120092001", "{\"id\":1,\"someClosed\":[\"ONE\"]}", 1 },
-        { OLD, "08012009", "{\"id\":1}", 1 },
-        { OLD, "08013203010902", "{\"id\":1,\"packedClosed\":[\"ONE\",\"TWO\"]}", 1 },
-        { OLD, "0801320109", "{\"id\":1}", 1 },
-        { OLD, "08013a050a01611009", "{\"id\":1}", 1 },
-        { OLD, "08013a030a0161", "{\"id\":1,\"byName\":{\"a\":\"CALM\"}}", 0 },
-        { OLD,
-          "08015007"
-          "6009",
-          "{\"id\":1,\"thisOne\":7}", 1 },
-        /* an Any with a field that its type does not know */
-        { KINDS,
-          "aa0619"
-          "0a12782f746573742e6b696e64732e536d616c6c"
-          "1203b80601",
-          "{\"wAny\":{\"@type\":\"x/test.kinds.Small\"}}", 1 },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        CLEANUP(bytes_done) struct bytes message = from_hex(rows[i].hex);
+    for (size_t i = 0; i < ARRAY_LEN(odd_bytes); i++) {
+        CLEANUP(bytes_done) struct bytes message = from_hex(odd_bytes[i].hex);
         CLEANUP(buf_done_p) struct buf out = { 0 };
         struct err err;
         size_t unknown = 99;
-        int rc = write_json(rows[i].type, message, &out, &unknown, &err);
-        if (!rows[i].text) {
+        int rc = write_json(odd_bytes[i].type, message, &out, &unknown, &err);
+        if (!odd_bytes[i].text) {
             assert_int_equal(rc, ERR_INVALID);
             assert_int_equal(unknown, 99);
             continue;
         }
         if (rc)
-            fail_msg("%s: %s", rows[i].hex, err.msg);
-        assert_string_equal(buf_cstr(&out), rows[i].text);
-        if (unknown != rows[i].unknown)
-            fail_msg("%s: %zu unknown", rows[i].hex, unknown);
+            fail_msg("%s: %s", odd_bytes[i].hex, err.msg);
+        assert_string_equal(buf_cstr(&out), odd_bytes[i].text);
+        if (unknown != odd_bytes[i].unknown)
+            fail_msg("%s: %zu unknown", odd_bytes[i].hex, unknown);
     }
 }
 
