@@ -59,6 +59,7 @@ static int check_submessage(struct frame *frame, const struct record *record, st
         .records = { record->data, record->size, 0 },
         .depth = frame->depth + 1,
     };
+    _Static_assert(PAYLOAD_DEPTH_MAX == 100, "the text says so");
     if (child.depth > PAYLOAD_DEPTH_MAX)
         return refuse(frame, err, ERR_LIMIT, "messages nested deeper than 100");
     return check_message(&child, err);
@@ -86,6 +87,8 @@ static int check_field(struct frame *frame, const struct record *record, struct 
 static int check_required(struct frame *frame, struct err *err)
 {
     const struct schema_message *type = frame->type;
+    if ((unsigned)__builtin_popcountll(frame->required) == type->required_count)
+        return 0;
     for (size_t i = 0; i < type->field_count; i++) {
         const struct schema_field *field = &type->fields[i];
         if (field->required && !(frame->required & UINT64_C(1) << field->required_index)) {
@@ -109,7 +112,7 @@ static int check_message(struct frame *frame, struct err *err)
         if (rc)
             return rc;
     }
-    return frame->type->required_count ? check_required(frame, err) : 0;
+    return check_required(frame, err);
 }
 
 int payload_check(const struct schema_message *type, const uint8_t *data, size_t size,

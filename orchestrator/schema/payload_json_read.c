@@ -244,7 +244,10 @@ static int check_required(const struct reader *reader, const struct place *paren
                           const struct schema_message *type, const struct member *members,
                           size_t count)
 {
-    for (size_t i = 0, at = 0; i < type->field_count; i++) {
+    size_t given = 0;
+    for (size_t i = 0; i < count; i++)
+        given += members[i].field->required;
+    for (size_t i = 0, at = 0; given < type->required_count && i < type->field_count; i++) {
         const struct schema_field *field = &type->fields[i];
         while (at < count && members[at].field->number < field->number)
             at++;
@@ -296,7 +299,7 @@ static int read_fields(struct reader *reader, const struct place *place,
     int rc = find_members(reader, place, type, object, in_any, members, &count);
     if (!rc)
         rc = check_members(reader, place, type, members, count);
-    if (!rc && type->required_count)
+    if (!rc)
         rc = check_required(reader, place, type, members, count);
     for (size_t i = 0; i < count && !rc; i++)
         rc = read_field(reader, place, &members[i], depth);

@@ -42,18 +42,27 @@ struct prune {
     struct buf out;
 };
 
-static void need(struct prune *prune, const char *full_name)
+static void define(struct prune *prune, struct symbol *symbol)
 {
-    struct symbol *symbol = symbol_find(prune->schema, full_name);
     if (symbol->defined)
         return;
     symbol->defined = true;
     if (symbol->kind == SYMBOL_MESSAGE)
         prune->open[prune->open_count++] = symbol;
-    char around[SCHEMA_NAME_BYTES + 1]; /* a nested type stands in one that may be empty */
+}
+
+/* A nested type stands in a message that may be empty, unless protobuf says what is in it. */
+static void need(struct prune *prune, const char *full_name)
+{
+    static const char whole[] = "google.protobuf.";
+    char around[SCHEMA_NAME_BYTES + 1];
+    struct symbol *symbol = symbol_find(prune->schema, full_name);
+    define(prune, symbol);
     (void)snprintf(around, sizeof around, "%s", full_name);
     while (symbol && !symbol->declared) {
         symbol->declared = true;
+        if (strncmp(around, whole, sizeof whole - 1) == 0)
+            define(prune, symbol);
         char *dot = strrchr(around, '.');
         if (!dot)
             return;
@@ -190,7 +199,7 @@ static int put_type(struct prune *prune, size_t at, bool nested, size_t *ret, st
             rc = put_fields(prune, symbol, err);
         while (!rc && at < schema->symbol_count && is_within(&schema->symbols[at], symbol))
             rc = put_type(prune, at, true, &at, err);
-        if (symbol->message->map_entry)
+        if (symbol->defined && symbol->message->map_entry)
             put_option(&prune->out, 7, 7, true);
         record_end(&prune->out, begin);
     }
@@ -265,7 +274,10 @@ static int prune_all(struct prune *prune, const char *const *full_names, size_t 
     for (size_t i = 0; i < schema->file_count && !rc; i++)
         rc = put_file(prune, schema->files_by_name[i], err);
     if (!rc && prune->out.failed)
-        return err_set(err, ERR_NOMEM, "descriptors: out of memory");
+        rc = err_set(err, ERR_NOMEM, "descriptors: out of memory");
+    if (!rc && prune->out.size > SCHEMA_BYTES_MAX) /* it must load again */
+        rc = err_set(err, ERR_LIMIT, "descriptors: more than %d bytes (SCHEMA_BYTES_MAX)",
+                     SCHEMA_BYTES_MAX);
     return rc;
 }
 

@@ -82,6 +82,19 @@ static void test_prune_leaves_what_protoc_takes(void **state)
         PROTOC, path);
 }
 
+static void test_what_is_around_a_nested_type_is_left_empty(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "bank.v1.Payment.Inner.Inner" };
+    CLEANUP(schema_free_p)
+    struct schema *schema = schema_of(prune(set_of_source(bank_source), names, 1));
+    assert_non_null(schema_message_find(schema, names[0]));
+    const struct schema_message *around = schema_message_find(schema, "bank.v1.Payment");
+    assert_non_null(around);
+    assert_int_equal(around->field_count, 0);
+    assert_null(schema_message_find(schema, "google.protobuf.Timestamp"));
+}
+
 static void test_prune_gives_the_same_for_the_same(void **state)
 {
     (void)state;
@@ -222,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prune_keeps_what_is_needed_and_nothing_else),
         cmocka_unit_test(test_prune_leaves_what_protoc_takes),
+        cmocka_unit_test(test_what_is_around_a_nested_type_is_left_empty),
         cmocka_unit_test(test_prune_gives_the_same_for_the_same),
         cmocka_unit_test(test_prune_tells_what_is_not_the_same),
         cmocka_unit_test(test_prune_refuses_names_that_are_not_there),
