@@ -4,6 +4,7 @@
 #include "schema/schema_internal.h"
 #include "wire/json_scalars.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,16 @@ enum { NUMBER_MAX = 536870911, RESERVED_FIRST = 19000, RESERVED_LAST = 19999 };
 
 typedef Google__Protobuf__FieldDescriptorProto field_source;
 
+FMT(4, 5)
 static int refuse_field(struct load *load, const struct symbol *symbol, const char *field,
-                        const char *text)
+                        const char *fmt, ...)
 {
-    char name[SCHEMA_NAME_BYTES + SCHEMA_FIELD_NAME_BYTES + 2];
+    char name[SCHEMA_NAME_BYTES + SCHEMA_FIELD_NAME_BYTES + 2], text[sizeof load->err->msg];
+    va_list args;
+    va_start(args, fmt);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): started on the line above */
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     (void)snprintf(name, sizeof name, "%s.%s", symbol->full_name, field);
     return load_refuse(load, symbol->file, name, "%s", text);
 }
@@ -63,33 +70,25 @@ static int take_type(struct load *load, const struct symbol *symbol, const field
 {
     const char *name = source->type_name;
     const struct symbol *type = name ? symbol_resolve(load->schema, symbol->full_name, name) : NULL;
-    if (source->has_type)
-        field->kind = (enum schema_kind)source->type;
-    else if (type)
-        field->kind = type->kind == SYMBOL_ENUM ? KIND_ENUM : KIND_MESSAGE;
-    else if (!name)
+    if (!name && !source->has_type)
         return refuse_field(load, symbol, field->name, "it has no type");
+    if (name && !type)
+        return refuse_field(load, symbol, field->name, "its type %.128s is nowhere in the set",
+                            name);
+    field->kind = source->has_type            ? (enum schema_kind)source->type
+                  : type->kind == SYMBOL_ENUM ? KIND_ENUM
+                                              : KIND_MESSAGE;
     bool is_message = field->kind == KIND_MESSAGE || field->kind == KIND_GROUP;
-    if (!is_message && field->kind != KIND_ENUM && !name)
-        return 0;
     if (!is_message && field->kind != KIND_ENUM)
-        return refuse_field(load, symbol, field->name, "a scalar with the name of a type");
-    char text[192];
-    if (!type) {
-        (void)snprintf(text, sizeof text, "its type %.128s is nowhere in the set",
-                       name ? name : "");
-        return refuse_field(load, symbol, field->name, text);
-    }
-    if (type->kind != (is_message ? SYMBOL_MESSAGE : SYMBOL_ENUM)) {
-        (void)snprintf(text, sizeof text, "its type %.128s is no %s", type->full_name,
-                       is_message ? "message" : "enum");
-        return refuse_field(load, symbol, field->name, text);
-    }
-    if (type->file->order > symbol->file->order) { /* else what is pruned could go in circles */
-        (void)snprintf(text, sizeof text, "its type %.96s is in %.48s, which is not imported",
-                       type->full_name, type->file->name);
-        return refuse_field(load, symbol, field->name, text);
-    }
+        return type ? refuse_field(load, symbol, field->name, "a scalar with the name of a type")
+                    : 0;
+    if (!type || type->kind != (is_message ? SYMBOL_MESSAGE : SYMBOL_ENUM))
+        return refuse_field(load, symbol, field->name, "its type \"%.128s\" is no %s",
+                            type ? type->full_name : "", is_message ? "message" : "enum");
+    if (type->file->order > symbol->file->order) /* else what is pruned could go in circles */
+        return refuse_field(load, symbol, field->name,
+                            "its type %.96s is in %.48s, which is not imported", type->full_name,
+                            type->file->name);
     if (is_message)
         field->message = type->message;
     else
@@ -356,12 +355,9 @@ static int take_method_type(struct load *load, const struct symbol *symbol, cons
 {
     const struct schema_message *message =
         name ? schema_message_resolve(load->schema, symbol->full_name, name) : NULL;
-    if (!message) {
-        char text[192];
-        (void)snprintf(text, sizeof text, "its type %.128s is no message of the set",
-                       name ? name : "");
-        return refuse_field(load, symbol, method, text);
-    }
+    if (!message)
+        return refuse_field(load, symbol, method, "its type \"%.128s\" is no message of the set",
+                            name ? name : "");
     *ret = message;
     return 0;
 }

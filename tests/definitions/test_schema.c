@@ -257,14 +257,16 @@ static const struct {
     { MESSAGE_OF("field { name: \"x\" number: 19999 type: TYPE_BOOL }"), "protobuf reserves" },
     { MESSAGE_OF("field { name: \"x\" number: 1 }"), "a.proto: p.M.x: it has no type" },
     { MESSAGE_OF("field { name: \"x\" number: 1 type: TYPE_MESSAGE }"),
-      "a.proto: p.M.x: its type  is nowhere in the set" },
+      "a.proto: p.M.x: its type \"\" is no message" },
     { MESSAGE_OF("field { name: \"x\" number: 1 type: TYPE_MESSAGE type_name: \".p.N\" }"),
       "a.proto: p.M.x: its type .p.N is nowhere in the set" },
+    { MESSAGE_OF("field { name: \"x\" number: 1 type_name: \"N\" }"),
+      "a.proto: p.M.x: its type N is nowhere in the set" },
     { MESSAGE_OF("field { name: \"x\" number: 1 type: TYPE_ENUM type_name: \".p.M\" }"),
-      "a.proto: p.M.x: its type p.M is no enum" },
+      "a.proto: p.M.x: its type \"p.M\" is no enum" },
     { MESSAGE_OF("enum_type { name: \"E\" value { name: \"Z\" number: 0 } } field { name: "
                  "\"x\" number: 1 type: TYPE_MESSAGE type_name: \"E\" }"),
-      "a.proto: p.M.x: its type p.M.E is no message" },
+      "a.proto: p.M.x: its type \"p.M.E\" is no message" },
     { MESSAGE_OF("field { name: \"x\" number: 1 type: TYPE_BOOL type_name: \".p.M\" }"),
       "a.proto: p.M.x: a scalar with the name of a type" },
     { MESSAGE_OF("field { name: \"x\" number: 1 type_name: \".N\" }") "file { name: "
@@ -309,10 +311,10 @@ static const struct {
     { FILE_OF("service { name: \"S\" method { } }"),
       "a.proto: S: has a method \"\", which is no name" },
     { FILE_OF("service { name: \"S\" method { name: \"f\" output_type: \".S\" } }"),
-      "a.proto: S.f: its type  is no message of the set" },
+      "a.proto: S.f: its type \"\" is no message of the set" },
     { FILE_OF("message_type { name: \"M\" } service { name: \"S\" method { name: \"f\" "
               "input_type: \".M\" output_type: \".S\" } }"),
-      "a.proto: S.f: its type .S is no message of the set" },
+      "a.proto: S.f: its type \".S\" is no message of the set" },
     { FILE_OF("message_type { name: \"M\" } service { name: \"S\" method { name: \"f\" "
               "input_type: \".M\" output_type: \".M\" } method { name: \"f\" input_type: "
               "\".M\" output_type: \".M\" } }"),
