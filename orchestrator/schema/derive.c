@@ -92,18 +92,17 @@ static struct rpc *find_named(struct derive *derive, const struct rpc *by, const
         if (is_it && rpc->role == role)
             return rpc;
         if (is_it) {
-            derive_rpc_fault(derive, by, field,
-                             "%s has not the option %s: give it that option, or name another rpc",
-                             name, option);
+            derive_rpc_fault(derive, by, field, "%s is no %s: name an rpc that has the option %s",
+                             name, option, option);
             return NULL;
         }
         if (rpc->role == role)
             derive_closest_offer(&closest, rpc->method->name);
     }
-    char text[HINT_BYTES];
+    char text[HINT_BYTES], otherwise[64];
+    (void)snprintf(otherwise, sizeof otherwise, ": name one that has the option %s", option);
     derive_rpc_fault(derive, by, field, "there is no rpc \"%s\" in %s%s", name,
-                     derive->service->full_name,
-                     derive_hint(&closest, ": name one that has the option", text));
+                     derive->service->full_name, derive_hint(&closest, otherwise, text));
     for (size_t i = 0; i < derive->rpc_count && closest.best; i++)
         if (derive->rpcs[i].method->name == closest.best)
             derive->rpcs[i].is_named = true; /* that nobody does would only follow from the typo */
@@ -152,8 +151,7 @@ static void link_probe(struct derive *derive, struct rpc *rpc)
     const struct schema_message *output = rpc->method->output;
     if (probe->method->output != output)
         derive_rpc_fault(derive, probe, "response",
-                         "is %s: must be %s as of %s, since the probe answers what that would "
-                         "have answered",
+                         "is %s: must be %s, which %s returns, since a probe answers in its place",
                          probe->method->output->full_name, output->full_name, rpc->method->name);
 }
 

@@ -148,8 +148,8 @@ static void tell_foreign(const struct flow *flow, const struct schema_message *r
     if (!flow->input.message)
         return; /* it may be the input, whose fault was told */
     if (request->field_count == 0)
-        derive_fault(flow->faults, where, "%s has no fields: must be google.protobuf.Empty then",
-                     name);
+        derive_fault(flow->faults, where,
+                     "is %s, which has no fields: must be google.protobuf.Empty", name);
     else
         derive_fault(flow->faults, where,
                      "is %s: must be the saga's input, %s, or google.protobuf.Empty, or a message "
@@ -158,8 +158,7 @@ static void tell_foreign(const struct flow *flow, const struct schema_message *r
                      hint_source(flow, request->fields[0].name, text));
 }
 
-/* False: a fault was told, or the arena is full. */
-static bool add_field(const struct flow *flow, const struct schema_message *request,
+static void add_field(const struct flow *flow, const struct schema_message *request,
                       const struct schema_field *field, struct arena *arena, const char *where,
                       Saga__V1__RequestShape *shape)
 {
@@ -169,18 +168,17 @@ static bool add_field(const struct flow *flow, const struct schema_message *requ
         derive_fault(flow->faults, where,
                      "%s.%s is named neither \"input\" nor after a step of this saga%s",
                      request->full_name, field->name, hint_source(flow, field->name, text));
-        return false;
+        return;
     }
     if (!flow_field_check(flow, request, field, source, where))
-        return false;
+        return;
     Saga__V1__RequestField *filled =
         derive_message_new(arena, &saga__v1__request_field__descriptor);
     if (!filled)
-        return false;
+        return;
     filled->number = field->number;
     filled->from = (char *)field->name;
     shape->fields[shape->n_fields++] = filled;
-    return true;
 }
 
 Saga__V1__RequestShape *flow_shape_new(const struct flow *flow,
@@ -202,7 +200,7 @@ Saga__V1__RequestShape *flow_shape_new(const struct flow *flow,
     if (!shape->fields)
         return NULL;
     for (size_t i = 0; i < request->field_count; i++)
-        (void)add_field(flow, request, &request->fields[i], arena, where, shape);
+        add_field(flow, request, &request->fields[i], arena, where, shape);
     return shape;
 }
 

@@ -130,7 +130,7 @@ const char *derive_time_read(const char *text, int64_t *ret_ms)
     if (!unit)
         return form;
     if (part * unit % scale)
-        return "is not in whole milliseconds, which is as fine as times are";
+        return "is not in whole milliseconds: give it in them";
     int64_t ms = whole * unit + part * unit / scale;
     if (ms > TIME_DAYS_MAX * MS_OF_DAY)
         return "is longer than any time here may be: 366d at most";

@@ -5,7 +5,7 @@
  * byte, and each allocation failed in turn, with the sanitizers as judge.
  *
  * SAGAD_GOLDEN_WRITE=1 writes what is expected anew: then read the diff. */
-#include "support/command.h"
+#include "definitions/sets.h"
 #include "support/scratch.h"
 
 #include "base/buf.h"
@@ -31,27 +31,6 @@ static void arena_done_p(struct arena *arena)
     arena_done(arena);
 }
 
-static bool read_file(const char *path, struct buf *ret)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return false;
-    uint8_t block[4096];
-    for (size_t got; (got = fread(block, 1, sizeof block, file)) > 0;)
-        buf_append(ret, block, got);
-    (void)fclose(file); /* it was only read */
-    assert_false(ret->failed);
-    return true;
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_not_equal(fputs(text, file), EOF);
-    assert_int_equal(fclose(file), 0);
-}
-
 /* The same path with another ending. */
 static void path_with(const char *path, const char *ending, char ret[SCRATCH_PATH_SIZE])
 {
@@ -63,41 +42,25 @@ static void path_with(const char *path, const char *ending, char ret[SCRATCH_PAT
 static void assert_as_in(const char *path, const char *text)
 {
     if (getenv("SAGAD_GOLDEN_WRITE"))
-        write_file(path, text);
-    CLEANUP(buf_done_p) struct buf expected = { 0 };
-    if (!read_file(path, &expected) || strcmp(buf_cstr(&expected), text) != 0) {
-        (void)fprintf(stderr, "--- %s\n%s--- but it is\n%s---\n", path, buf_cstr(&expected), text);
+        file_write(path, text, strlen(text));
+    CLEANUP(bytes_done) struct bytes expected = file_read(path);
+    if (strcmp((char *)expected.data, text) != 0) {
+        (void)fprintf(stderr, "--- %s\n%s--- but it is\n%s---\n", path, (char *)expected.data,
+                      text);
         fail();
     }
 }
 
+/* The file is named as it is in its folder, as users do it. */
 static struct schema *compile(const char *proto)
 {
-    char out[SCRATCH_PATH_SIZE], folder[SCRATCH_PATH_SIZE], set[SCRATCH_PATH_SIZE + 32];
+    char out[SCRATCH_PATH_SIZE];
     struct err err;
     ASSERT_OK(scratch_path("set", out, &err), &err);
-    (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(proto, '/') - proto), proto);
-    (void)snprintf(set, sizeof set, "--descriptor_set_out=%s", out);
-    const char *const argv[] = {
-        PROTOC,
-        "--include_imports",
-        "--include_source_info",
-        set,
-        "-I",
-        folder,
-        "-I",
-        SOURCE_DIR "/proto",
-        "-I",
-        PROTO_WELL_KNOWN,
-        proto,
-        NULL,
-    };
-    command_expect(argv, NULL, 0, NULL);
-    CLEANUP(buf_done_p) struct buf bytes = { 0 };
-    assert_true(read_file(out, &bytes));
-    struct schema *schema = NULL;
-    ASSERT_OK(schema_new(bytes.data, bytes.size, &schema, &err), &err);
-    return schema;
+    run("%s -I %s -I %s -I %s/proto --include_imports --include_source_info "
+        "--descriptor_set_out=%s %s",
+        PROTOC, GOLDEN, PROTO_WELL_KNOWN, SOURCE_DIR, out, proto);
+    return schema_of(file_read(out));
 }
 
 static const struct schema_service *find_saga(const struct schema *schema)
@@ -167,12 +130,10 @@ static void write_definition(const char *path, const Saga__V1__SagaDefinition *d
 
 static ProtobufCMessage *read_definition(const char *path)
 {
-    CLEANUP(buf_done_p) struct buf text = { 0 };
-    if (!read_file(path, &text))
-        fail_msg("%s is not there", path);
+    CLEANUP(bytes_done) struct bytes text = file_read(path);
     ProtobufCMessage *message = NULL;
     struct err err;
-    ASSERT_OK(wire_json_decode(buf_cstr(&text), text.size, &saga__v1__saga_definition__descriptor,
+    ASSERT_OK(wire_json_decode((char *)text.data, text.size, &saga__v1__saga_definition__descriptor,
                                &message, &err),
               &err);
     return message;
@@ -553,9 +514,6 @@ static void test_changed_options_are_survived(void **state)
 /* A service with so many steps, each with so many operations beside it. */
 static struct schema *compile_big(unsigned steps, unsigned others)
 {
-    char path[SCRATCH_PATH_SIZE];
-    struct err err;
-    ASSERT_OK(scratch_path("big.proto", path, &err), &err);
     CLEANUP(buf_done_p) struct buf text = { 0 };
     buf_text(&text, "syntax = \"proto3\";\nimport \"saga/v1/options.proto\";\n"
                     "message In { string id = 1; }\n"
@@ -568,8 +526,7 @@ static struct schema *compile_big(unsigned steps, unsigned others)
     for (unsigned i = 0; i < others; i++)
         buf_printf(&text, "  rpc Ask%u(In) returns (In) { option (saga.v1.probe) = {}; }\n", i);
     buf_text(&text, "}\n");
-    write_file(path, buf_cstr(&text));
-    return compile(path);
+    return schema_of(set_of_source(buf_cstr(&text)));
 }
 
 static void test_limits(void **state)
