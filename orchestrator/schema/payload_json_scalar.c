@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXACT_MAX 9007199254740992.0 /* 2^53: beyond it a double does not tell neighbours apart */
+#define EXACT_MAX 9007199254740992.0 /* 2^53: from here on a double may stand for a neighbour */
 
 static const char *type_name(const json_t *value)
 {
@@ -73,7 +73,7 @@ static bool whole_from_json(const json_t *value, bool inexact, struct whole *ret
     if (json_is_string(value))
         return whole_from_text(json_string_value(value), json_string_length(value), ret);
     if (json_is_real(value))
-        return (!inexact || fabs(json_real_value(value)) <= EXACT_MAX) &&
+        return (!inexact || fabs(json_real_value(value)) < EXACT_MAX) &&
                whole_from_real(json_real_value(value), ret);
     json_int_t number = json_integer_value(value);
     *ret = (struct whole){ number < 0, number < 0 ? -(uint64_t)number : (uint64_t)number };

@@ -1,9 +1,10 @@
 /* What a type must be because of what it is for: map entries, and google.protobuf's own. */
-#include "base/buf.h"
 #include "schema/schema_internal.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { SHAPE_SIZE = 256 };
 
 /* "number=kind", "*" for a repeated one, ":type" for a message. */
 static const struct {
@@ -39,14 +40,14 @@ static int check_well_known(struct load *load, const struct symbol *symbol)
     for (size_t i = 0; i < ARRAY_LEN(well_known); i++) {
         if (strcmp(symbol->full_name + sizeof package - 1, well_known[i].name) != 0)
             continue;
-        CLEANUP(buf_done) struct buf shape = { .limit = 512 };
-        for (size_t j = 0; j < message->field_count; j++) {
+        char shape[SHAPE_SIZE] = ""; /* one that is cut is none of ours */
+        for (size_t j = 0, used = 0; j < message->field_count; j++, used = strlen(shape)) {
             const struct schema_field *field = &message->fields[j];
-            buf_printf(&shape, "%u=%d%s%s%s ", field->number, (int)field->kind,
-                       field->repeated ? "*" : "", field->message ? ":" : "",
-                       field->message ? field->message->full_name : "");
+            (void)snprintf(shape + used, sizeof shape - used, "%u=%d%s%s%s ", field->number,
+                           (int)field->kind, field->repeated ? "*" : "", field->message ? ":" : "",
+                           field->message ? field->message->full_name : "");
         }
-        if (strcmp(buf_cstr(&shape), well_known[i].shape) != 0)
+        if (strcmp(shape, well_known[i].shape) != 0)
             return load_refuse(load, symbol->file, symbol->full_name,
                                "has other fields than it has in protobuf");
         message->well_known = well_known[i].well_known;

@@ -195,7 +195,7 @@ def each():
                         fill(getattr(message, field.name).add(), rng, 3)
                 else:
                     getattr(message, field.name).SetInParent()
-                    if depth or field.message_type.name == 'Old':
+                    if depth or field.message_type.name in ('Old', 'Value'):  # the empty Value is null
                         fill(getattr(message, field.name), rng, 3)
                 yield message
             continue

@@ -135,7 +135,7 @@ static void compare_with_python(size_t least, const char *fmt, unsigned long lon
 static void test_each_field_is_as_python_has_it(void **state)
 {
     (void)state;
-    compare_with_python(900, "each", 0, 0);
+    compare_with_python(700, "each", 0, 0);
 }
 
 static unsigned long long seed_of_today(void)

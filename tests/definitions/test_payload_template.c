@@ -118,14 +118,14 @@ static const struct {
     { KINDS, "a_message { number: 1 }", "{a_message.inner.number}", "0", NULL },
     { KINDS, "", "x{a_string}", NULL, "a_string" },
     { KINDS, "a_string: \"y\"", "{a_string}{a_message.text}", NULL, "a_message.text" },
-    { KINDS, "a_string: \"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\"", "-{a_string}",
-      "-yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy", NULL },
-    { KINDS, "a_string: \"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\"", "-{a_string}", NULL, "" },
+    { KINDS, "a_string: \"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\"", "-{a_string}{a_string}-",
+      "-yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy-", NULL },
+    { KINDS, "a_string: \"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\"", "-{a_string}{a_string}--", NULL, "" },
     { OLD, "id: 1", "{text} {closed} {id} {this_one} {closed_one}", "none TWO 1 0 ONE", NULL },
     { OLD, "id: 1 text: \"t\" closed: ONE", "{text} {closed}", "t ONE", NULL },
     { OLD, "id: 1 text: \"\"", "{text}", NULL, "text" },
 };
-enum { FILL_MAX = 32 };
+enum { FILL_MAX = 64 };
 
 static void test_templates_are_filled(void **state)
 {
@@ -139,7 +139,7 @@ static void test_templates_are_filled(void **state)
                                        message.data, message.size, FILL_MAX, &out, &err);
         if (fills[i].field)
             assert_error(&err, rc, ERR_INVALID, fills[i].field,
-                         *fills[i].field ? "is empty" : "longer than 32 bytes");
+                         *fills[i].field ? "is empty" : "longer than 64 bytes");
         else
             ASSERT_OK(rc, &err);
         assert_int_equal(strncmp(buf_cstr(&out), "before ", 7), 0);
