@@ -422,12 +422,12 @@ static void read_service(struct derive *derive)
 
 static void list_methods(const struct derive *derive, struct derived *ret)
 {
-    size_t size = sizeof(const struct schema_method *);
-    const struct schema_method **action_of = arena_array(derive->arena, derive->step_count, size);
-    const struct schema_method **undo_of = arena_array(derive->arena, derive->step_count, size);
+    size_t count = derive->step_count, size = sizeof(const struct schema_method *);
+    const struct schema_method **action_of = arena_array(derive->arena, count, size);
+    const struct schema_method **undo_of = arena_array(derive->arena, count, size);
     if (!action_of || !undo_of)
         return;
-    for (size_t i = 0; i < derive->step_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct rpc *rpc = derive->steps[i];
         action_of[i] = rpc->method;
         undo_of[i] = rpc->undo ? rpc->undo->method : NULL;
@@ -436,26 +436,30 @@ static void list_methods(const struct derive *derive, struct derived *ret)
     ret->undo_of = undo_of;
 }
 
+static int is_too_large(const struct schema_service *service, struct err *err)
+{
+    return err_set(err, ERR_LIMIT, "%s: its definition needs more memory than it may have",
+                   service->full_name);
+}
+
 int schema_derive(const struct schema *schema, const struct schema_service *service,
                   struct arena *arena, schema_fault_fn *on_fault, void *ctx, struct derived *ret,
                   size_t *ret_faults, struct err *err)
 {
-    struct derived derived = { .service = service };
     struct derive *derive = arena_alloc(arena, sizeof *derive);
-    if (derive) {
-        *derive = (struct derive){ .schema = schema, .service = service, .arena = arena };
-        derive->faults = (struct faults){ .on_fault = on_fault, .ctx = ctx };
-        derive->flow.faults = &derive->faults;
-        read_service(derive);
-    }
-    if (derive && !arena->oom && !derive->faults.count) {
-        derived.origin = derive;
+    if (!derive)
+        return is_too_large(service, err);
+    *derive = (struct derive){ .schema = schema, .service = service, .arena = arena };
+    derive->faults = (struct faults){ .on_fault = on_fault, .ctx = ctx };
+    derive->flow.faults = &derive->faults;
+    read_service(derive);
+    struct derived derived = { .service = service, .origin = derive };
+    if (!arena->oom && !derive->faults.count) {
         derived.definition = derive_build(derive);
         list_methods(derive, &derived);
     }
     if (arena->oom)
-        return err_set(err, ERR_LIMIT, "%s: its definition needs more memory than it may have",
-                       service->full_name);
+        return is_too_large(service, err);
     if (!derive->faults.count)
         *ret = derived;
     *ret_faults = derive->faults.count;

@@ -130,7 +130,7 @@ static Saga__V1__Step *build_step(const struct derive *derive, const struct rpc 
 static void build_labels(const struct derive *derive, Saga__V1__SagaDefinition *definition)
 {
     size_t count = derive->saga->n_labels;
-    definition->labels = arena_array(derive->arena, count, sizeof *definition->labels);
+    definition->labels = arena_array(derive->arena, count, sizeof(Saga__V1__LabelTemplate *));
     for (size_t i = 0; i < count && definition->labels; i++) {
         Saga__V1__LabelTemplate *label =
             derive_message_new(derive->arena, &saga__v1__label_template__descriptor);
@@ -158,7 +158,7 @@ Saga__V1__SagaDefinition *derive_build(const struct derive *derive)
     definition->input_type = text(derive->flow.input.message->full_name);
     definition->key = saga->key;
     build_labels(derive, definition);
-    definition->steps = arena_array(derive->arena, derive->step_count, sizeof *definition->steps);
+    definition->steps = arena_array(derive->arena, derive->step_count, sizeof(Saga__V1__Step *));
     for (size_t i = 0; i < derive->step_count && definition->steps; i++)
         definition->steps[definition->n_steps++] = build_step(derive, derive->steps[i]);
     return definition;

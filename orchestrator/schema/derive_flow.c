@@ -196,7 +196,7 @@ Saga__V1__RequestShape *flow_shape_new(const struct flow *flow,
     shape->type = (char *)request->full_name;
     if (is_whole)
         return shape;
-    shape->fields = arena_array(arena, request->field_count, sizeof *shape->fields);
+    shape->fields = arena_array(arena, request->field_count, sizeof(Saga__V1__RequestField *));
     if (!shape->fields)
         return NULL;
     for (size_t i = 0; i < request->field_count; i++)

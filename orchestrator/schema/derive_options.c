@@ -252,7 +252,7 @@ bool derive_options_read(struct derive *derive)
     derive->saga = read_option(derive, NULL, &service->options, OPTION_SAGA, "saga",
                                &saga__v1__saga_options__descriptor);
     derive->rpcs = arena_array(derive->arena, service->method_count, sizeof *derive->rpcs);
-    derive->steps = arena_array(derive->arena, service->method_count, sizeof *derive->steps);
+    derive->steps = arena_array(derive->arena, service->method_count, sizeof(struct rpc *));
     if (!derive->rpcs || !derive->steps)
         return false;
     for (size_t i = 0; i < service->method_count; i++) {

@@ -109,7 +109,10 @@ static void leave_out_defaults(json_t *value)
     json_t *member;
     void *next;
     size_t index;
-    json_array_foreach(value, index, member) leave_out_defaults(member);
+    json_array_foreach(value, index, member)
+    {
+        leave_out_defaults(member);
+    }
     json_object_foreach_safe(value, next, key, member)
     {
         leave_out_defaults(member);
@@ -240,52 +243,53 @@ static void test_definitions_are_checked_by_their_types(void **state)
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
+static const struct {
+    const char *text;
+    int64_t ms; /* -1: is none */
+} times[] = {
+    { "200ms", 200 },
+    { "5s", 5000 },
+    { "1.5s", 1500 },
+    { "10m", 600000 },
+    { "24h", 86400000 },
+    { "3d", 259200000 },
+    { "0s", 0 },
+    { "0.001s", 1 },
+    { "0.500000000s", 500 },
+    { "1.25d", 108000000 },
+    { "000000001ms", 1 },
+    { "36500d", INT64_C(3153600000000) },
+    { "999999999ms", 999999999 },
+    { "36500.000000001d", -1 },
+    { "36501d", -1 },
+    { "999999999.999999999d", -1 },
+    { "0.0005s", -1 },
+    { "1.5ms", -1 },
+    { "", -1 },
+    { "s", -1 },
+    { "5", -1 },
+    { "5 s", -1 },
+    { " 5s", -1 },
+    { "5s ", -1 },
+    { "5S", -1 },
+    { "5sec", -1 },
+    { "5us", -1 },
+    { "1w", -1 },
+    { "-5s", -1 },
+    { "+5s", -1 },
+    { ".5s", -1 },
+    { "5.s", -1 },
+    { "1,5s", -1 },
+    { "1e3s", -1 },
+    { "1.2.3s", -1 },
+    { "1h30m", -1 },
+    { "1000000000ms", -1 },
+    { "0.0000000001d", -1 },
+};
+
 static void test_times(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text;
-        int64_t ms; /* -1: is none */
-    } times[] = {
-        { "200ms", 200 },
-        { "5s", 5000 },
-        { "1.5s", 1500 },
-        { "10m", 600000 },
-        { "24h", 86400000 },
-        { "3d", 259200000 },
-        { "0s", 0 },
-        { "0.001s", 1 },
-        { "0.500000000s", 500 },
-        { "1.25d", 108000000 },
-        { "000000001ms", 1 },
-        { "36500d", INT64_C(3153600000000) },
-        { "999999999ms", 999999999 },
-        { "36500.000000001d", -1 },
-        { "36501d", -1 },
-        { "999999999.999999999d", -1 },
-        { "0.0005s", -1 },
-        { "1.5ms", -1 },
-        { "", -1 },
-        { "s", -1 },
-        { "5", -1 },
-        { "5 s", -1 },
-        { " 5s", -1 },
-        { "5s ", -1 },
-        { "5S", -1 },
-        { "5sec", -1 },
-        { "5us", -1 },
-        { "1w", -1 },
-        { "-5s", -1 },
-        { "+5s", -1 },
-        { ".5s", -1 },
-        { "5.s", -1 },
-        { "1,5s", -1 },
-        { "1e3s", -1 },
-        { "1.2.3s", -1 },
-        { "1h30m", -1 },
-        { "1000000000ms", -1 },
-        { "0.0000000001d", -1 },
-    };
     for (size_t i = 0; i < ARRAY_LEN(times); i++) {
         int64_t ms = -1;
         const char *wrong = derive_time_read(times[i].text, &ms);
