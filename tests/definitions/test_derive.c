@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "schema/derive_internal.h"
 #include "wire/json.h"
+#include "wire/validate.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -515,6 +516,38 @@ static void test_changed_options_are_survived(void **state)
     }
 }
 
+static void test_changed_definitions_are_survived(void **state)
+{
+    (void)state;
+    CLEANUP(schema_free_p) struct schema *schema = compile(GOLDEN "/every_option.proto");
+    CLEANUP(buf_done_p) struct buf good = { 0 };
+    ProtobufCMessage *message = read_definition(GOLDEN "/every_option.json");
+    pack(message, &good);
+    protobuf_c_message_free_unpacked(message, NULL);
+    struct rng rng;
+    rng_seed(&rng, 51721);
+    unsigned rounds = test_is_full_size() ? 50000 : 2000, checked = 0;
+    for (unsigned i = 0; i < rounds; i++) {
+        struct bytes changed = { 0 };
+        assert_int_equal(mem_bytes_copy(good.data, good.size, &changed), 0);
+        for (uint64_t j = 1 + rng_below(&rng, 3); j > 0; j--)
+            changed.data[rng_below(&rng, good.size)] = (uint8_t)rng_below(&rng, 128);
+        CLEANUP(arena_done_p) struct arena arena = { 0 };
+        CLEANUP(buf_done_p) struct buf faults = { 0 };
+        struct err err;
+        size_t count;
+        if (!wire_unpack(&saga__v1__saga_definition__descriptor, changed.data, changed.size, &arena,
+                         &message, &err)) {
+            ASSERT_OK(schema_check_definition(schema, (Saga__V1__SagaDefinition *)message, tell,
+                                              &faults, &count, &err),
+                      &err);
+            checked++;
+        }
+        mem_free(changed.data);
+    }
+    assert_true(checked > rounds / 10);
+}
+
 /* A service with so many steps, each with so many operations beside it. */
 static struct schema *compile_big(unsigned steps, unsigned others)
 {
@@ -570,6 +603,8 @@ static void test_memory_that_is_out_is_an_error(void **state)
 {
     (void)state;
     CLEANUP(schema_free_p) struct schema *schema = compile(GOLDEN "/every_option.proto");
+    ProtobufCMessage *message = read_definition(GOLDEN "/every_option.json");
+    const Saga__V1__SagaDefinition *definition = (Saga__V1__SagaDefinition *)message;
     const struct schema_service *service = find_saga(schema);
     struct err err;
     size_t count = 0, limit = 0;
@@ -594,6 +629,16 @@ static void test_memory_that_is_out_is_an_error(void **state)
         assert_true((rc == 0) == (derived.definition != NULL));
         arena_done(&arena);
     }
+    mem_fail_at(1, false);
+    rc = schema_check_definition(schema, definition, ignore, NULL, &count, &err);
+    mem_fail_at(0, false);
+    assert_int_equal(rc, ERR_NOMEM);
+    struct arena small = { .limit = 1 };
+    const char *const *names = NULL;
+    assert_int_equal(schema_definition_types(definition, &small, &names, &count, &err), ERR_LIMIT);
+    assert_null(names);
+    arena_done(&small);
+    protobuf_c_message_free_unpacked(message, NULL);
 }
 
 int main(void)
@@ -607,6 +652,7 @@ int main(void)
         cmocka_unit_test(test_faults_are_placed),
         cmocka_unit_test(test_what_the_server_does_not_know_is_refused),
         cmocka_unit_test(test_changed_options_are_survived),
+        cmocka_unit_test(test_changed_definitions_are_survived),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_memory_that_is_out_is_an_error),
     };
