@@ -39,7 +39,7 @@ static void shortest(double value, char text[TEXT_SIZE])
 
 void json_double_write(struct buf *out, double value)
 {
-    char text[TEXT_SIZE], digits[DIGITS_MAX + 1];
+    char text[TEXT_SIZE], digits[DIGITS_MAX + 1] = "";
     if (signbit(value))
         buf_text(out, "-");
     if (value == 0) {

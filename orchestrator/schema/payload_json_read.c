@@ -221,7 +221,8 @@ static int check_members(const struct reader *reader, const struct place *parent
                          size_t count)
 {
     CLEANUP(mem_free_p)
-    const struct schema_field **chosen = mem_calloc(type->oneof_count + 1, sizeof *chosen);
+    const struct schema_field **chosen =
+        mem_calloc(type->oneof_count + 1, sizeof(struct schema_field *));
     if (!chosen)
         return out_of_memory(reader);
     for (size_t i = 0; i < count; i++) {

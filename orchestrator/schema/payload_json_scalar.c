@@ -193,7 +193,7 @@ static int read_enum(const struct place *place, const struct schema_field *field
     }
     if (!json_is_number(value))
         return json_wrong_type(place, value, "the name of a value", err);
-    uint64_t raw;
+    uint64_t raw = 0;
     if (read_integer(place, KIND_ENUM, value, inexact, &raw, err) != 0)
         return (int)err->code;
     if (enumeration->closed && !schema_value_by_number(enumeration, (int32_t)raw))

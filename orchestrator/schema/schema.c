@@ -101,7 +101,7 @@ const struct schema_field *schema_field_by_name(const struct schema_message *mes
                                                 const char *name)
 {
     const struct schema_field *const *found =
-        bsearch(name, message->by_name, message->field_count, sizeof *message->by_name,
+        bsearch(name, message->by_name, message->field_count, sizeof(struct schema_field *),
                 compare_name_with_field);
     return found ? *found : NULL;
 }
@@ -111,7 +111,7 @@ const struct schema_field *schema_field_by_json_name(const struct schema_message
 {
     const struct schema_field *const *found =
         bsearch(json_name, message->by_json_name, message->field_count,
-                sizeof *message->by_json_name, compare_name_with_json_name);
+                sizeof(struct schema_field *), compare_name_with_json_name);
     return found ? *found : NULL;
 }
 
@@ -135,7 +135,7 @@ const struct schema_value *schema_value_by_name(const struct schema_enum *enumer
                                                 const char *name)
 {
     const struct schema_value *const *found =
-        bsearch(name, enumeration->by_name, enumeration->value_count, sizeof *enumeration->by_name,
+        bsearch(name, enumeration->by_name, enumeration->value_count, sizeof(struct schema_value *),
                 compare_name_with_value);
     return found ? *found : NULL;
 }

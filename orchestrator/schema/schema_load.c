@@ -123,7 +123,7 @@ static int read_files(struct load *load, const uint8_t *data, size_t size)
     int rc = count_files(load, data, size);
     if (rc)
         return rc;
-    schema->files = arena_array(&schema->arena, schema->file_count, sizeof *schema->files);
+    schema->files = arena_array(&schema->arena, schema->file_count, sizeof(struct schema_file *));
     if (!schema->files)
         return load_out_of_memory(load);
     struct records records = { data, size, 0 };
@@ -158,8 +158,8 @@ static int sort_files(struct load *load)
         arena_array(&schema->arena, schema->file_count, sizeof(struct schema_file *));
     if (!sorted)
         return load_out_of_memory(load);
-    memcpy(sorted, schema->files, schema->file_count * sizeof *sorted);
-    qsort(sorted, schema->file_count, sizeof *sorted, compare_files);
+    memcpy(sorted, schema->files, schema->file_count * sizeof(struct schema_file *));
+    qsort(sorted, schema->file_count, sizeof(struct schema_file *), compare_files);
     for (size_t i = 1; i < schema->file_count; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
             return load_refuse(load, sorted[i], NULL, "is in the set twice");

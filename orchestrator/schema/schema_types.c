@@ -70,14 +70,15 @@ static int take_type(struct load *load, const struct symbol *symbol, const field
 {
     const char *name = source->type_name;
     const struct symbol *type = name ? symbol_resolve(load->schema, symbol->full_name, name) : NULL;
-    if (!name && !source->has_type)
-        return refuse_field(load, symbol, field->name, "it has no type");
     if (name && !type)
         return refuse_field(load, symbol, field->name, "its type %.128s is nowhere in the set",
                             name);
-    field->kind = source->has_type            ? (enum schema_kind)source->type
-                  : type->kind == SYMBOL_ENUM ? KIND_ENUM
-                                              : KIND_MESSAGE;
+    if (source->has_type)
+        field->kind = (enum schema_kind)source->type;
+    else if (type)
+        field->kind = type->kind == SYMBOL_ENUM ? KIND_ENUM : KIND_MESSAGE;
+    else
+        return refuse_field(load, symbol, field->name, "it has no type");
     bool is_message = field->kind == KIND_MESSAGE || field->kind == KIND_GROUP;
     if (!is_message && field->kind != KIND_ENUM)
         return type ? refuse_field(load, symbol, field->name, "a scalar with the name of a type")
@@ -225,8 +226,8 @@ static int index_fields(struct load *load, const struct symbol *symbol)
         return load_out_of_memory(load);
     for (size_t i = 0; i < count; i++)
         by_name[i] = by_json_name[i] = &message->fields[i];
-    qsort(by_name, count, sizeof *by_name, compare_field_names);
-    qsort(by_json_name, count, sizeof *by_json_name, compare_json_names);
+    qsort(by_name, count, sizeof(struct schema_field *), compare_field_names);
+    qsort(by_json_name, count, sizeof(struct schema_field *), compare_json_names);
     for (size_t i = 1; i < count; i++) {
         if (message->fields[i - 1].number == message->fields[i].number)
             return refuse_field(load, symbol, message->fields[i].name,
@@ -296,8 +297,8 @@ static int index_values(struct load *load, const struct symbol *symbol)
         return load_out_of_memory(load);
     for (size_t i = 0; i < count; i++)
         by_name[i] = by_number[i] = &enumeration->values[i];
-    qsort(by_name, count, sizeof *by_name, compare_value_names);
-    qsort(by_number, count, sizeof *by_number, compare_value_numbers);
+    qsort(by_name, count, sizeof(struct schema_value *), compare_value_names);
+    qsort(by_number, count, sizeof(struct schema_value *), compare_value_numbers);
     for (size_t i = 1; i < count; i++)
         if (strcmp(by_name[i - 1]->name, by_name[i]->name) == 0)
             return refuse_field(load, symbol, by_name[i]->name, "is declared twice");
@@ -398,7 +399,7 @@ static int check_methods_once(struct load *load, const struct symbol *symbol)
         return load_out_of_memory(load);
     for (size_t i = 0; i < service->method_count; i++)
         sorted[i] = &service->methods[i];
-    qsort(sorted, service->method_count, sizeof *sorted, compare_method_names);
+    qsort(sorted, service->method_count, sizeof(struct schema_method *), compare_method_names);
     for (size_t i = 1; i < service->method_count; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
             return refuse_field(load, symbol, sorted[i]->name, "is declared twice");

@@ -34,6 +34,7 @@ void run(const char *fmt, ...)
     char command[COMMAND_SIZE];
     va_list args;
     va_start(args, fmt);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): started on the line above */
     int size = vsnprintf(command, sizeof command, fmt, args);
     va_end(args);
     assert_in_range(size, 1, sizeof command - 1);

@@ -203,8 +203,7 @@ static const char *const spellings[] = {
     "{\"wAny\":{}}",
     "{\"wAny\":{\"number\":1,\"@type\":\"x/test.kinds.Small\"}}",
     "{\"wAny\":{\"value\":\"1s\",\"@type\":\"x/google.protobuf.Duration\"}}",
-    "{\"rwAny\":[{\"@type\":\"x/google.protobuf.Any\",\"value\":{\"@type\":\"y/"
-    "test.kinds.Small\"}}]}",
+    "{\"wAny\":{\"@type\":\"x/google.protobuf.Any\",\"value\":{\"@type\":\"test.kinds.Small\"}}}",
     "{\"mInt32\":{\"-5\":\"a\",\"3\":\"b\"},\"mBool\":{\"true\":\"x\",\"false\":\"y\"}}",
     "{\"@other name\":3,\"UPPERCase\":1,\"Led\":2,\"trailed\":4}",
     "{\"named\":3,\"UPPER_case\":1,\"_led\":2,\"trailed_\":4}",

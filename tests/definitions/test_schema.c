@@ -544,8 +544,10 @@ static void test_limits_of_bytes_and_memory(void **state)
         memcpy(data + size, head, sizeof head);
         data[size + 6] = (uint8_t)('a' + i);
         size += sizeof head;
-        for (size_t j = 0; j < 150000; j++, size += 2)
-            memcpy(data + size, "\x22\x00", 2);
+        for (size_t j = 0; j < 150000; j++) {
+            data[size++] = 0x22;
+            data[size++] = 0;
+        }
     }
     assert_error(&err, schema_new(data, size, &schema, &err), ERR_LIMIT, NULL, "memory");
     /* messages in messages, deeper than the scan allows */
