@@ -60,6 +60,9 @@ struct load {
 FMT(4, 5)
 int load_refuse(struct load *load, const struct schema_file *file, const char *name,
                 const char *fmt, ...);
+/* The same with ERR_LIMIT: "more than <limit> <what>"; `file` NULL: the set itself. */
+int load_limit(struct load *load, const struct schema_file *file, const char *name, int limit,
+               const char *what);
 /* A name by protobuf's rules? */
 bool load_is_identifier(const char *name);
 int load_out_of_memory(struct load *load);

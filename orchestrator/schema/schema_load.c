@@ -33,10 +33,13 @@ int load_out_of_memory(struct load *load)
     return err_set(load->err, ERR_NOMEM, "descriptors: out of memory");
 }
 
-static int over_limit(struct load *load, const char *what, int limit, const char *limit_name)
+int load_limit(struct load *load, const struct schema_file *file, const char *name, int limit,
+               const char *what)
 {
-    return err_set(load->err, ERR_LIMIT, "descriptors: more than %d %s (%s)", limit, what,
-                   limit_name);
+    static const struct schema_file set = { .name = "descriptors" };
+    (void)load_refuse(load, file ? file : &set, name, "more than %d %s", limit, what);
+    load->err->code = ERR_LIMIT;
+    return ERR_LIMIT;
 }
 
 /* How long the name is that stands at the beginning; 0: none does. */
@@ -87,7 +90,7 @@ static int count_files(struct load *load, const uint8_t *data, size_t size)
                            problem ? problem : "wrong wire type");
         load->schema->file_count += record.number == 1;
         if (load->schema->file_count > SCHEMA_FILES_MAX)
-            return over_limit(load, "files", SCHEMA_FILES_MAX, "SCHEMA_FILES_MAX");
+            return load_limit(load, NULL, NULL, SCHEMA_FILES_MAX, "files (SCHEMA_FILES_MAX)");
     }
     return 0;
 }
@@ -104,8 +107,8 @@ static int take_file(struct load *load, const Google__Protobuf__FileDescriptorPr
     if (!file->name || !file->package)
         return load_out_of_memory(load);
     if (strlen(name) > SCHEMA_NAME_BYTES || strlen(file->package) > SCHEMA_NAME_BYTES)
-        return over_limit(load, "bytes in the name of a file or package", SCHEMA_NAME_BYTES,
-                          "SCHEMA_NAME_BYTES");
+        return load_limit(load, file, NULL, SCHEMA_NAME_BYTES,
+                          "bytes in the name of a file or package (SCHEMA_NAME_BYTES)");
     if (!is_package(file->package))
         return load_refuse(load, file, NULL, "its package is not a name");
     const char *syntax = source->syntax ? source->syntax : "";
@@ -213,27 +216,29 @@ struct counts {
     size_t types, fields, services, methods;
 };
 
-static int count_message(struct load *load, const Google__Protobuf__DescriptorProto *message,
-                         unsigned depth, struct counts *counts)
+static int count_message(struct load *load, const struct schema_file *file,
+                         const Google__Protobuf__DescriptorProto *message, unsigned depth,
+                         struct counts *counts)
 {
     if (depth > SCHEMA_NESTING_MAX)
-        return over_limit(load, "messages declared in one another", SCHEMA_NESTING_MAX,
-                          "SCHEMA_NESTING_MAX");
+        return load_limit(load, file, NULL, SCHEMA_NESTING_MAX,
+                          "messages declared in one another (SCHEMA_NESTING_MAX)");
     counts->types += 1 + message->n_enum_type;
     counts->fields += message->n_field;
     for (size_t i = 0; i < message->n_enum_type; i++)
         counts->fields += message->enum_type[i]->n_value;
     for (size_t i = 0; i < message->n_nested_type; i++) {
-        int rc = count_message(load, message->nested_type[i], depth + 1, counts);
+        int rc = count_message(load, file, message->nested_type[i], depth + 1, counts);
         if (rc)
             return rc;
     }
     return 0;
 }
 
-static int count_file(struct load *load, const Google__Protobuf__FileDescriptorProto *file,
+static int count_file(struct load *load, const struct schema_file *schema_file,
                       struct counts *counts)
 {
+    const Google__Protobuf__FileDescriptorProto *file = schema_file->source;
     counts->types += file->n_enum_type;
     counts->services += file->n_service;
     for (size_t i = 0; i < file->n_enum_type; i++)
@@ -241,7 +246,7 @@ static int count_file(struct load *load, const Google__Protobuf__FileDescriptorP
     for (size_t i = 0; i < file->n_service; i++)
         counts->methods += file->service[i]->n_method;
     for (size_t i = 0; i < file->n_message_type; i++) {
-        int rc = count_message(load, file->message_type[i], 1, counts);
+        int rc = count_message(load, schema_file, file->message_type[i], 1, counts);
         if (rc)
             return rc;
     }
@@ -251,18 +256,20 @@ static int count_file(struct load *load, const Google__Protobuf__FileDescriptorP
 static int count_all(struct load *load, struct counts *counts)
 {
     for (size_t i = 0; i < load->schema->file_count; i++) {
-        int rc = count_file(load, load->schema->files[i]->source, counts);
+        int rc = count_file(load, load->schema->files[i], counts);
         if (rc)
             return rc;
     }
     if (counts->types > SCHEMA_TYPES_MAX)
-        return over_limit(load, "messages and enums", SCHEMA_TYPES_MAX, "SCHEMA_TYPES_MAX");
+        return load_limit(load, NULL, NULL, SCHEMA_TYPES_MAX,
+                          "messages and enums (SCHEMA_TYPES_MAX)");
     if (counts->fields > SCHEMA_FIELDS_MAX)
-        return over_limit(load, "fields and values", SCHEMA_FIELDS_MAX, "SCHEMA_FIELDS_MAX");
+        return load_limit(load, NULL, NULL, SCHEMA_FIELDS_MAX,
+                          "fields and values (SCHEMA_FIELDS_MAX)");
     if (counts->services > SCHEMA_SERVICES_MAX)
-        return over_limit(load, "services", SCHEMA_SERVICES_MAX, "SCHEMA_SERVICES_MAX");
+        return load_limit(load, NULL, NULL, SCHEMA_SERVICES_MAX, "services (SCHEMA_SERVICES_MAX)");
     if (counts->methods > SCHEMA_METHODS_MAX)
-        return over_limit(load, "methods", SCHEMA_METHODS_MAX, "SCHEMA_METHODS_MAX");
+        return load_limit(load, NULL, NULL, SCHEMA_METHODS_MAX, "methods (SCHEMA_METHODS_MAX)");
     return 0;
 }
 
@@ -279,7 +286,8 @@ static int declare(struct load *load, struct schema_file *file, const char *scop
     const char *dot = *scope ? "." : "";
     size_t size = strlen(scope) + strlen(dot) + strlen(name);
     if (size > SCHEMA_NAME_BYTES)
-        return over_limit(load, "bytes in a full name", SCHEMA_NAME_BYTES, "SCHEMA_NAME_BYTES");
+        return load_limit(load, file, *scope ? scope : NULL, SCHEMA_NAME_BYTES,
+                          "bytes in a full name (SCHEMA_NAME_BYTES)");
     char *full_name = arena_alloc(&schema->arena, size + 1);
     if (!full_name)
         return load_out_of_memory(load);

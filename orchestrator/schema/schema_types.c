@@ -40,10 +40,8 @@ static int take_names(struct load *load, const struct symbol *symbol, const fiel
     if (strlen(source->name) > SCHEMA_FIELD_NAME_BYTES ||
         (source->json_name && strlen(source->json_name) > SCHEMA_FIELD_NAME_BYTES) ||
         !json_field_name(source->name, computed))
-        return err_set(load->err, ERR_LIMIT,
-                       "descriptors: more than %d bytes in the name of a field "
-                       "(SCHEMA_FIELD_NAME_BYTES)",
-                       SCHEMA_FIELD_NAME_BYTES);
+        return load_limit(load, symbol->file, symbol->full_name, SCHEMA_FIELD_NAME_BYTES,
+                          "bytes in the name of a field (SCHEMA_FIELD_NAME_BYTES)");
     const char *json_name = source->json_name ? source->json_name : computed;
     if (!utf8_is_text(json_name, strlen(json_name)))
         return refuse_field(load, symbol, source->name, "its JSON name is no text");
@@ -206,10 +204,8 @@ static int number_required(struct load *load, const struct symbol *symbol,
         if (fields[i].required)
             fields[i].required_index = message->required_count++;
     if (message->required_count > SCHEMA_REQUIRED_MAX)
-        return err_set(load->err, ERR_LIMIT,
-                       "descriptors: more than %d required fields in one message "
-                       "(SCHEMA_REQUIRED_MAX)",
-                       SCHEMA_REQUIRED_MAX);
+        return load_limit(load, symbol->file, symbol->full_name, SCHEMA_REQUIRED_MAX,
+                          "required fields in one message (SCHEMA_REQUIRED_MAX)");
     return 0;
 }
 

@@ -439,20 +439,24 @@ static void test_limits_of_files_and_types(void **state)
     CLEANUP(buf_done_p) struct buf text = { 0 };
     for (size_t more = 0; more < 2; more++) { /* the limit itself is fine */
         text_repeat(&text, SCHEMA_FILES_MAX + more, "file { name: \"", "\" }");
-        assert_limit(&text, more ? "SCHEMA_FILES_MAX" : NULL);
+        assert_limit(&text, more ? "descriptors: more than 1000 files (SCHEMA_FILES_MAX)" : NULL);
         buf_text(&text, "file { name: \"a\" ");
         text_repeat(&text, SCHEMA_TYPES_MAX - 1 + more, "message_type { name: \"M", "\" }");
         buf_text(&text, "enum_type { name: \"E\" value { name: \"A\" number: 0 } } }");
-        assert_limit(&text, more ? "SCHEMA_TYPES_MAX" : NULL);
+        assert_limit(&text,
+                     more ? "descriptors: more than 20000 messages and enums (SCHEMA_TYPES_MAX)"
+                          : NULL);
         buf_text(&text, "file { name: \"a\" ");
         text_repeat(&text, SCHEMA_SERVICES_MAX + more, "service { name: \"S", "\" }");
         buf_text(&text, "}");
-        assert_limit(&text, more ? "SCHEMA_SERVICES_MAX" : NULL);
+        assert_limit(&text,
+                     more ? "descriptors: more than 1000 services (SCHEMA_SERVICES_MAX)" : NULL);
         buf_text(&text, "file { name: \"a\" message_type { name: \"M\" } service { name: \"S\" ");
         text_repeat(&text, SCHEMA_METHODS_MAX + more, "method { name: \"m",
                     "\" input_type: \".M\" output_type: \".M\" }");
         buf_text(&text, "} }");
-        assert_limit(&text, more ? "SCHEMA_METHODS_MAX" : NULL);
+        assert_limit(&text,
+                     more ? "descriptors: more than 10000 methods (SCHEMA_METHODS_MAX)" : NULL);
     }
 }
 
@@ -472,7 +476,9 @@ static void test_limit_of_fields_and_values(void **state)
         for (size_t i = 0; i < 1 + more; i++)
             buf_printf(&text, "field { name: \"f%zu\" number: %zu type: TYPE_BOOL }", i, i + 1);
         buf_text(&text, "} }");
-        assert_limit(&text, more ? "SCHEMA_FIELDS_MAX" : NULL);
+        assert_limit(&text,
+                     more ? "descriptors: more than 100000 fields and values (SCHEMA_FIELDS_MAX)"
+                          : NULL);
     }
 }
 
@@ -498,33 +504,48 @@ static void test_limits_of_names_nesting_and_required(void **state)
     for (size_t more = 0; more < 2; more++) {
         buf_printf(&text, FILE_OF("message_type { name: \"%s\" }"),
                    letters(SCHEMA_NAME_BYTES + more));
-        assert_limit(&text, more ? "SCHEMA_NAME_BYTES" : NULL);
+        assert_limit(&text, more ? "a.proto: more than 512 bytes in a full name (SCHEMA_NAME_BYTES)"
+                                 : NULL);
         buf_printf(&text, "file { name: \"%s\" }", letters(SCHEMA_NAME_BYTES + more));
-        assert_limit(&text, more ? "SCHEMA_NAME_BYTES" : NULL);
+        assert_limit(
+            &text,
+            more ? ": more than 512 bytes in the name of a file or package (SCHEMA_NAME_BYTES)"
+                 : NULL);
         buf_printf(&text, "file { name: \"a\" package: \"%s\" }",
                    letters(SCHEMA_NAME_BYTES + more));
-        assert_limit(&text, more ? "SCHEMA_NAME_BYTES" : NULL);
+        assert_limit(
+            &text,
+            more ? ": more than 512 bytes in the name of a file or package (SCHEMA_NAME_BYTES)"
+                 : NULL);
         buf_printf(&text, MESSAGE_OF("field { name: \"%s\" number: 1 type: TYPE_BOOL }"),
                    letters(SCHEMA_FIELD_NAME_BYTES + more));
-        assert_limit(&text, more ? "SCHEMA_FIELD_NAME_BYTES" : NULL);
+        assert_limit(&text, more ? "a.proto: p.M: more than 127 bytes in the name of a field "
+                                   "(SCHEMA_FIELD_NAME_BYTES)"
+                                 : NULL);
         buf_printf(&text,
                    MESSAGE_OF("field { name: \"x\" number: 1 type: TYPE_BOOL json_name: \"%s\" }"),
                    letters(SCHEMA_FIELD_NAME_BYTES + more));
-        assert_limit(&text, more ? "SCHEMA_FIELD_NAME_BYTES" : NULL);
+        assert_limit(&text, more ? "a.proto: p.M: more than 127 bytes in the name of a field "
+                                   "(SCHEMA_FIELD_NAME_BYTES)"
+                                 : NULL);
         buf_text(&text, "file { name: \"a\" message_type { name: \"M\" ");
         for (size_t i = 1; i < SCHEMA_NESTING_MAX + more; i++)
             buf_text(&text, "nested_type { name: \"M\" ");
         for (size_t i = 0; i < SCHEMA_NESTING_MAX + more; i++)
             buf_text(&text, "} ");
         buf_text(&text, "}");
-        assert_limit(&text, more ? "SCHEMA_NESTING_MAX" : NULL);
+        assert_limit(&text,
+                     more ? "a: more than 32 messages declared in one another (SCHEMA_NESTING_MAX)"
+                          : NULL);
         buf_text(&text, "file { name: \"a\" message_type { name: \"M\" ");
         for (size_t i = 0; i < SCHEMA_REQUIRED_MAX + more; i++)
             buf_printf(&text,
                        "field { name: \"f%zu\" number: %zu type: TYPE_BOOL label: LABEL_REQUIRED }",
                        i, i + 1);
         buf_text(&text, "} }");
-        assert_limit(&text, more ? "SCHEMA_REQUIRED_MAX" : NULL);
+        assert_limit(
+            &text, more ? "a: M: more than 64 required fields in one message (SCHEMA_REQUIRED_MAX)"
+                        : NULL);
     }
 }
 

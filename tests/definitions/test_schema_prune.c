@@ -174,6 +174,27 @@ static void test_prune_refuses_names_that_are_not_there(void **state)
                  ERR_INVALID, NULL, "no FileDescriptorSet");
 }
 
+/* JSON names are always said in what is left, and so a set may become a longer one. */
+static void test_what_is_left_is_bounded_too(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "M" };
+    CLEANUP(buf_done_p) struct buf text = { 0 };
+    buf_text(&text, "file { name: \"a\" message_type { name: \"M\" ");
+    for (int i = 1; i <= 17000; i++)
+        buf_printf(&text, "field { name: \"a%0*d\" number: %d type: TYPE_BOOL }",
+                   SCHEMA_FIELD_NAME_BYTES - 1, i, i);
+    buf_text(&text, "} }");
+    CLEANUP(bytes_done) struct bytes set = set_of_text(buf_cstr(&text));
+    assert_in_range(set.size, 1, SCHEMA_BYTES_MAX);
+    struct bytes pruned = { 0 };
+    struct err err;
+    int rc = schema_prune(set.data, set.size, names, 1, &pruned, &err);
+    assert_error(&err, rc, ERR_LIMIT, NULL,
+                 "descriptors: more than 4194304 bytes (SCHEMA_BYTES_MAX)");
+    assert_null(pruned.data);
+}
+
 /* ---- whatever comes ---- */
 
 /* Every answer but a crash is right, as long as a refusal says why. */
@@ -240,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_prune_gives_the_same_for_the_same),
         cmocka_unit_test(test_prune_tells_what_is_not_the_same),
         cmocka_unit_test(test_prune_refuses_names_that_are_not_there),
+        cmocka_unit_test(test_what_is_left_is_bounded_too),
         cmocka_unit_test(test_sets_that_were_changed),
         cmocka_unit_test(test_memory_that_is_out),
     };
