@@ -332,6 +332,9 @@ static const struct {
                        "\"N\" field { name: \"x\" number: 1 label: LABEL_REPEATED type: "
                        "TYPE_MESSAGE type_name: \".p.M.E\" } } }",
       "b.proto: N: x is made of the entries of a map, but is none" },
+    { MESSAGE_OF("field { name: \"m\" number: 1 type_name: \".p.M.E\" } nested_type { name: \"E\" "
+                 "options { map_entry: true } " KEY VALUE "}"),
+      "a.proto: p.M: m is made of the entries of a map, but is none" },
     { ENTRY(KEY VALUE) "file { name: \"b.proto\" service { name: \"S\" method { name: \"f\" "
                        "input_type: \".p.M.E\" output_type: \".p.M\" } } }",
       "b.proto: S: f takes or returns the entry of a map" },

@@ -58,6 +58,7 @@ static void test_prune_keeps_what_is_needed_and_nothing_else(void **state)
         assert_int_equal(x->oneof, y->oneof);
         assert_string_equal(x->message ? x->message->full_name : "",
                             y->message ? y->message->full_name : "");
+        assert_int_equal(x->message && x->message->map_entry, y->message && y->message->map_entry);
     }
     assert_int_equal(schema_field_by_name(a, "a")->enumeration->value_count, 4);
     /* and again the same */
