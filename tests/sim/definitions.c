@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STEPS_OFTEN = 4 };
+
 const char *const handler_names[HANDLERS_MAX] = { "h0", "h1", "h2", "h3", "h4" };
 
 /* The engine's decoder comes without a context; there is one world at a time. */
@@ -279,8 +281,9 @@ void definitions_make_up(struct world *world)
     static const char *const steps[STEPS_MAX] = { "a", "b", "c", "d", "e", "f" };
     size_t count = 1 + world_choice(world, DEFINITIONS_MAX);
     for (size_t i = 0; i < count; i++) {
+        size_t most = world_chance(world, 150) ? STEPS_MAX : STEPS_OFTEN; /* few are quicker */
         struct definition *definition =
-            definitions_plain(names[i], steps, 1 + world_choice(world, STEPS_MAX));
+            definitions_plain(names[i], steps, 1 + world_choice(world, most));
         for (size_t step = 0; step < definition->step_count; step++)
             make_up_step(world, &definition->steps[step]);
         if (world_chance(world, 500))
