@@ -488,7 +488,8 @@ static void test_settle_time_is_for_unguarded_steps(void **state)
         world_pass(&world, 1000);
         (void)world_run(&world, OUTCOME_UNKNOWN); /* ended sooner than the lost one's lease */
         assert_int_equal(world_cancel(&world), 0);
-        assert_int_equal(saga_grantable_at(world.saga, world.now_ms), guarded ? until : until + 5000);
+        assert_int_equal(saga_grantable_at(world.saga, world.now_ms),
+                         guarded ? until : until + 5000);
         world_assert_refused(&world, world_retry(&world, NULL), "RETRY_NOT_ALLOWED");
         assert_non_null(strstr(world.err.msg, "on their way"));
         world_close(&world);
