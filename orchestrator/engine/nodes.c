@@ -276,7 +276,8 @@ static bool rests(const struct slot *slot)
            !slot->leases;
 }
 
-/* A handler of what could be granted now, one with credit if there is one; NULL: nothing could. */
+/* A handler of what could be granted now, one with credit if there is one, else any: who serves one
+ * of them alone is to find the saga, too. NULL: nothing could. */
 static const struct dispatch_handler *waits_for(struct engine *engine, const struct slot *slot)
 {
     struct grantable what[LIMIT_STEPS];
@@ -285,7 +286,9 @@ static const struct dispatch_handler *waits_for(struct engine *engine, const str
     for (size_t i = 0; i < count; i++) {
         const struct dispatch_handler *handler =
             dispatch_handler(engine->dispatch, what[i].rule->handler);
-        if (!first || (handler && dispatch_handler_has_credit(handler)))
+        if (handler && dispatch_handler_has_credit(handler))
+            return handler;
+        if (!first || rng_below(&engine->rng, i + 1) == 0)
             first = handler;
     }
     return first;

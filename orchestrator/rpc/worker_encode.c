@@ -67,7 +67,8 @@ static int add_labels(struct arena *arena, const struct saga_row *row, Saga__V1_
     return 0;
 }
 
-/* What the steps before answered, in their order. The core grants no task over its limit. */
+/* What the steps that it comes after answered, in their order: not those beside it, so that each
+ * try is told the same. The core grants no task over its limit. */
 static int add_outputs(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
 {
     size_t step = (size_t)from->view.lease->step, count = 0;
@@ -76,7 +77,8 @@ static int add_outputs(struct arena *arena, const struct engine_task *from, Saga
         return -1;
     for (size_t i = 0; i < step; i++) {
         struct bytes output;
-        if (!saga_step_output(from->saga, i, &output))
+        if (!step_set_has(&from->view.step->after_all, i) ||
+            !saga_step_output(from->saga, i, &output))
             continue;
         Saga__V1__StepOutput *message = reply_new(arena, &saga__v1__step_output__descriptor);
         if (!message)

@@ -82,6 +82,27 @@ static void test_parallel_steps_overlap_and_join(void **state)
                      1);
 }
 
+/* The request of a second try is that of the first, whatever has happened beside it. */
+static void test_a_step_is_told_what_it_comes_after_alone(void **state)
+{
+    (void)state;
+    rig_define(one, "told", NULL, diamond);
+    (void)rig_worker(one, "w1", "act:8 undo:8"); /* the rig owns it */
+    rig_start(one, "told", "o",
+              "pick A 1 out=P\nlabel A 1 after=400 retry\n"
+              "label A 2 out=L join=reserve join=pick\nship A 1 out=S join=pick join=label");
+    rig_await_state(one, "told", "o", "SUCCEEDED", SOON);
+    char label[64], ship[64];
+    rig_text(one, RIG_STORE, label, sizeof label,
+             "SELECT convert_from(output, 'UTF8') FROM journal JOIN saga s USING (shard, saga_uid)"
+             " WHERE s.definition = 'told' AND step = 'label' AND try = 2");
+    rig_text(one, RIG_STORE, ship, sizeof ship,
+             "SELECT convert_from(output, 'UTF8') FROM journal JOIN saga s USING (shard, saga_uid)"
+             " WHERE s.definition = 'told' AND step = 'ship'");
+    assert_string_equal(label, "L[reserve=reserve][pick=none]");
+    assert_string_equal(ship, "S[pick=P][label=L[reserve=reserve][pick=none]]");
+}
+
 static void test_c6_p5_a_refused_branch_takes_back_its_sibling(void **state)
 {
     (void)state;
@@ -188,6 +209,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, check)
     const struct CMUnitTest tests[] = {
         TEST(test_parallel_steps_overlap_and_join),
+        TEST(test_a_step_is_told_what_it_comes_after_alone),
         TEST(test_c6_p5_a_refused_branch_takes_back_its_sibling),
         TEST(test_p8_a_join_whose_branches_are_at_two_nodes_outlives_one),
         TEST(test_cancel_waits_for_the_pivot),
