@@ -524,6 +524,8 @@ static void test_depth_is_bounded(void **state)
         size_t depth; /* how often `open` may stand */
     } rows[] = {
         { SMALL, "{\"inner\":", "{}", "}", PAYLOAD_DEPTH_MAX },
+        /* the entry of a map is a message, too */
+        { KINDS, "{\"again\":", "{\"mBool\":{\"true\":\"x\"}}", "}", PAYLOAD_DEPTH_MAX - 1 },
         /* a Value and a ListValue each */
         { "google.protobuf.ListValue", "[", "[]", "]", PAYLOAD_DEPTH_MAX / 2 },
         /* a Struct, an entry and a Value each */
@@ -550,15 +552,15 @@ static void test_depth_is_bounded(void **state)
     }
 }
 
-/* An Any is bytes to the check, so that the depth of its content is seen only when it is written.
- */
-static void test_depth_within_an_any_is_bounded(void **state)
+/* An Any is bytes to the check, so that the depth of its content is seen only when it is written:
+ * `levels` of them around the innermost bytes. */
+static int write_nested_any(size_t levels, const void *innermost, size_t size, struct err *err)
 {
-    (void)state;
     static const char url[] = "x/google.protobuf.Any";
     uint8_t room[8192];
-    size_t at = sizeof room;
-    for (size_t i = 0; i < PAYLOAD_DEPTH_MAX; i++) { /* from the innermost outwards */
+    size_t at = sizeof room - size;
+    memcpy(room + at, innermost, size);
+    for (size_t i = 0; i < levels; i++) { /* from the innermost outwards */
         size_t length = sizeof room - at;
         room[--at] = (uint8_t)(length >> 7);
         room[--at] = (uint8_t)(length | 0x80);
@@ -569,10 +571,23 @@ static void test_depth_within_an_any_is_bounded(void **state)
         room[--at] = 0x0a;
     }
     CLEANUP(buf_done_p) struct buf out = { 0 };
-    struct err err;
     struct bytes message = { room + at, sizeof room - at };
-    int rc = write_json("google.protobuf.Any", message, &out, NULL, &err);
-    assert_error(&err, rc, ERR_LIMIT, NULL, "messages nested deeper than 100");
+    return write_json("google.protobuf.Any", message, &out, NULL, err);
+}
+
+static void test_depth_within_an_any_is_bounded(void **state)
+{
+    (void)state;
+    static const char too_deep[] = "messages nested deeper than 100";
+    static const char map[] =
+        "\x0a\x12x/test.kinds.Kinds\x12\x03\xda\x05"; /* m_bool, an empty entry: the NUL is its
+                                                         length */
+    struct err err;
+    ASSERT_OK(write_nested_any(PAYLOAD_DEPTH_MAX - 1, "", 0, &err), &err);
+    assert_error(&err, write_nested_any(PAYLOAD_DEPTH_MAX, "", 0, &err), ERR_LIMIT, NULL, too_deep);
+    ASSERT_OK(write_nested_any(PAYLOAD_DEPTH_MAX - 3, map, sizeof map, &err), &err);
+    assert_error(&err, write_nested_any(PAYLOAD_DEPTH_MAX - 2, map, sizeof map, &err), ERR_LIMIT,
+                 NULL, too_deep);
 }
 
 static void test_a_text_may_be_bounded(void **state)
