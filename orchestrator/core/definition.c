@@ -258,6 +258,8 @@ static void check_step(struct check *check, const struct definition *definition,
     if (rule->settle_ms >= 0)
         check_range(check, "settle_time", rule->settle_ms, 0, MS_OF_DAY);
 
+    if (rule->delay_ms != 0)
+        check_range(check, "delay", rule->delay_ms, 1, 366 * MS_OF_DAY);
     if (definition->pivot >= 0)
         check_pivot(check, definition, step);
 

@@ -51,7 +51,8 @@ struct step_rule {
      * those come after. definition_new makes a sequence, definition_order the second of the first.
      */
     struct step_set after, after_all;
-    bool pivot; /* the point of no return */
+    bool pivot;       /* the point of no return */
+    int64_t delay_ms; /* from when it could run; 0: none */
 };
 
 struct definition {

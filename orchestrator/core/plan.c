@@ -237,6 +237,33 @@ int64_t plan_send_before_ms(const struct saga *saga, size_t step, enum operation
            larger(saga->definition->steps[step].settle_ms, 0);
 }
 
+/* When a step became over: as it was done, or as the saga went on without it. */
+static int64_t over_at_ms(const struct saga *saga, size_t step)
+{
+    const struct attempts *action = &saga->steps[step].of[OPERATION_ACTION];
+    return finished_at(saga, action->passed_seq ? action->passed_seq : action->done_seq);
+}
+
+/* When everything that it comes after was over. */
+static int64_t ready_at_ms(const struct saga *saga, size_t step)
+{
+    int64_t ready = saga->row.started_at_ms;
+    const struct step_set *after = &saga->definition->steps[step].after;
+    for (size_t i = 0; i < step; i++)
+        if (step_set_has(after, i))
+            ready = larger(ready, over_at_ms(saga, i));
+    return ready;
+}
+
+int64_t plan_delayed_until_ms(const struct saga *saga, size_t step)
+{
+    int64_t delay_ms = saga->definition->steps[step].delay_ms;
+    if (!delay_ms || saga_attempts(saga, step, OPERATION_ACTION)->last_seq)
+        return 0;
+    /* A saga that has yet to be committed has not begun. */
+    return saga->row.started_at_ms ? ready_at_ms(saga, step) + delay_ms : INT64_MAX;
+}
+
 int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation operation)
 {
     int64_t until = plan_backoff_until_ms(saga, step, operation);
@@ -246,6 +273,8 @@ int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation 
         until = larger(until, plan_settled_at_ms(saga, step, operation));
     if (operation == OPERATION_COMPENSATION)
         until = larger(until, plan_settle_until_ms(saga, step));
+    if (operation == OPERATION_ACTION)
+        until = larger(until, plan_delayed_until_ms(saga, step));
     return until;
 }
 
@@ -266,24 +295,14 @@ int64_t plan_deadline_ms(const struct saga *saga)
     return deadline ? deadline + plan_suspended_ms(saga, 0) : 0;
 }
 
-/* When a step became over: as it was done, or as the saga went on without it. */
-static int64_t over_at_ms(const struct saga *saga, size_t step)
-{
-    const struct attempts *action = &saga->steps[step].of[OPERATION_ACTION];
-    return finished_at(saga, action->passed_seq ? action->passed_seq : action->done_seq);
-}
-
 /* What the operation came after. */
 static int64_t turn_since_ms(const struct saga *saga, size_t step, bool forward)
 {
     int64_t since = larger(saga->row.started_at_ms, finished_at(saga, saga->moved_seq));
-    const struct step_set *after = &saga->definition->steps[step].after;
+    if (forward)
+        return larger(since, ready_at_ms(saga, step));
     for (size_t i = 0; i < saga->definition->step_count; i++) {
         const struct step_summary *other = &saga->steps[i];
-        if (forward && step_set_has(after, i))
-            since = larger(since, over_at_ms(saga, i));
-        if (forward)
-            continue;
         since = larger(since, finished_at(saga, other->of[OPERATION_ACTION].last_seq));
         if (step_set_has(&saga->definition->steps[i].after_all, step))
             since = larger(since, finished_at(saga, other->of[OPERATION_COMPENSATION].done_seq));

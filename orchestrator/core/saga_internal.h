@@ -202,6 +202,8 @@ int64_t plan_backoff_until_ms(const struct saga *saga, size_t step, enum operati
 int64_t plan_settle_until_ms(const struct saga *saga, size_t step);
 /* From then on no request of its unsettled attempts can be on its way; 0: none was unknown. */
 int64_t plan_settled_at_ms(const struct saga *saga, size_t step, enum operation operation);
+/* The end of the delay before its first attempt; 0: none, or there was one. */
+int64_t plan_delayed_until_ms(const struct saga *saga, size_t step);
 /* Nothing may be sent with the idempotency key from then on; 0: no window, or none has begun. */
 int64_t plan_send_before_ms(const struct saga *saga, size_t step, enum operation operation);
 /* Repeating is safe by its class, and nothing has said otherwise since. */

@@ -23,6 +23,7 @@ static const char *const step_states[] = {
     [STEP_UNCONFIRMED] = "UNCONFIRMED",
     [STEP_LEFT_OUT] = "LEFT_OUT",
     [STEP_COMPENSATION_SKIPPED] = "COMPENSATION_SKIPPED",
+    [STEP_DELAYED] = "DELAYED",
 };
 _Static_assert(ARRAY_LEN(step_states) == STEP_STATE_COUNT, "a name for each step state");
 
@@ -72,6 +73,9 @@ static void view_waiting_action(const struct saga *saga, size_t step, int64_t no
     } else if (probed || (parked && action->unsettled > 0)) {
         set(ret, STEP_UNKNOWN, finished_at(saga, action->ended_seq));
         ret->next_ms = parked ? 0 : plan_backoff_until_ms(saga, step, OPERATION_PROBE);
+    } else if (plan_delayed_until_ms(saga, step) > now_ms) {
+        ret->next_ms = plan_delayed_until_ms(saga, step);
+        set(ret, STEP_DELAYED, ret->next_ms - saga->definition->steps[step].delay_ms);
     } else if (plan_not_before_ms(saga, step, OPERATION_ACTION) > now_ms) {
         set(ret, STEP_BACKOFF,
             larger(finished_at(saga, action->backoff_seq),
@@ -221,7 +225,12 @@ static void view_wait_turn(const struct saga *saga, const struct turn *turn, int
     const struct attempts *attempts = saga_attempts(saga, step, operation);
     int64_t settle = plan_not_before_ms(saga, step, operation);
     int64_t backoff = plan_backoff_until_ms(saga, step, operation);
-    if (settle > now_ms && settle > backoff) {
+    int64_t delayed = operation == OPERATION_ACTION ? plan_delayed_until_ms(saga, step) : 0;
+    if (delayed > now_ms) {
+        ret->kind = WAIT_DELAY;
+        ret->since_ms = delayed - saga->definition->steps[step].delay_ms;
+        ret->until_ms = delayed;
+    } else if (settle > now_ms && settle > backoff) {
         ret->kind = WAIT_SETTLE;
         ret->since_ms = larger(finished_at(saga, saga->turned_back_seq),
                                finished_at(saga, attempts->not_done_seq));

@@ -27,6 +27,7 @@ enum step_state {
     STEP_UNCONFIRMED,
     STEP_LEFT_OUT,
     STEP_COMPENSATION_SKIPPED,
+    STEP_DELAYED,
     STEP_STATE_COUNT
 };
 const char *step_state_name(enum step_state state);
@@ -57,7 +58,15 @@ struct unknown_view {
 bool saga_unknown_view(const struct saga *saga, size_t step, struct unknown_view *ret);
 
 /* As WaitKind in saga.proto. */
-enum wait_kind { WAIT_NONE, WAIT_WORKER, WAIT_RETRY, WAIT_REPORT, WAIT_SETTLE, WAIT_OPERATOR };
+enum wait_kind {
+    WAIT_NONE,
+    WAIT_WORKER,
+    WAIT_RETRY,
+    WAIT_REPORT,
+    WAIT_SETTLE,
+    WAIT_OPERATOR,
+    WAIT_DELAY
+};
 struct wait_view {
     enum wait_kind kind;
     int step; /* -1: none */

@@ -168,6 +168,7 @@ void where_write_advice(const Saga__V1__Saga *saga, const struct where_view *vie
         break;
     case SAGA__V1__WAIT_KIND__WAIT_KIND_REPORT:
     case SAGA__V1__WAIT_KIND__WAIT_KIND_SETTLE:
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_DELAY:
         advise(saga, view, "wait", "it goes on by itself", out);
         break;
     case SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR:

@@ -285,6 +285,11 @@ static void write_waiting_for(const Saga__V1__Waiting *waiting, const struct whe
     case SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR:
         buf_text(out, "a person");
         break;
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_DELAY:
+        buf_text(out, "the end of the delay");
+        write_of_step(waiting, out);
+        write_until(waiting, " at ", view, out);
+        break;
     default:
         buf_text(out, "something that this sagactl does not know");
         break;

@@ -200,7 +200,6 @@ static void refuse_of_operation(struct reading *reading, const char *path,
 
 static void refuse_of_step(struct reading *reading, const char *path, const Saga__V1__Step *message)
 {
-    refuse_unserved(reading, path, "delay", message->delay);
     refuse_unserved(reading, path, "wait_for_signal", message->wait_for_signal);
 }
 
@@ -295,6 +294,7 @@ static void read_step(struct reading *reading, size_t index,
     }
     ret->guarded = message->guarded;
     ret->pivot = message->pivot;
+    ret->delay_ms = read_ms(reading, path, "delay", message->delay, 0, 0);
     ret->settle_ms = read_ms(reading, path, "settle_time", message->settle_time, -1, 0);
 }
 

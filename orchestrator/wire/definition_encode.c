@@ -20,7 +20,7 @@ struct operation_parts {
 struct step_parts {
     Saga__V1__Step step;
     struct operation_parts action, compensation;
-    Google__Protobuf__Duration settle_time;
+    Google__Protobuf__Duration settle_time, delay;
 };
 
 static Google__Protobuf__Duration *fill_duration(Google__Protobuf__Duration *message, int64_t ms)
@@ -148,6 +148,8 @@ static void fill_step(struct step_parts *parts, const struct step_rule *rule)
     }
     message->guarded = rule->guarded;
     message->pivot = rule->pivot;
+    if (rule->delay_ms)
+        message->delay = fill_duration(&parts->delay, rule->delay_ms);
     if (rule->settle_ms >= 0)
         message->settle_time = fill_duration(&parts->settle_time, rule->settle_ms);
 }

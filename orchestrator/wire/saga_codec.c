@@ -15,10 +15,8 @@ _Static_assert((int)OUTCOME_UNKNOWN == (int)SAGA__V1__OUTCOME__OUTCOME_UNKNOWN, 
 _Static_assert((int)OUTCOME_STILL_UNKNOWN == (int)SAGA__V1__OUTCOME__OUTCOME_STILL_UNKNOWN,
                "order");
 _Static_assert((int)PARK_SUSPENDED == (int)SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED, "order");
-_Static_assert((int)STEP_COMPENSATION_SKIPPED + 1 ==
-                   (int)SAGA__V1__STEP_STATE__STEP_STATE_COMPENSATION_SKIPPED,
-               "order");
-_Static_assert((int)WAIT_OPERATOR == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR, "order");
+_Static_assert((int)STEP_DELAYED + 1 == (int)SAGA__V1__STEP_STATE__STEP_STATE_DELAYED, "order");
+_Static_assert((int)WAIT_DELAY == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_DELAY, "order");
 _Static_assert((int)ENTRY_PENDING + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_PENDING, "order");
 _Static_assert((int)EFFECT_AT_MOST_ONCE + 1 == (int)SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE, "order");
 

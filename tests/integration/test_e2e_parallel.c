@@ -165,6 +165,32 @@ static void test_p8_a_join_whose_branches_are_at_two_nodes_outlives_one(void **s
     proof_fault("a node dies between two branches and their join", rounds);
 }
 
+/* No worker sleeps for it, and sagad may die meanwhile. */
+static void test_a_delayed_step_waits_in_the_database(void **state)
+{
+    (void)state;
+    rig_define(one, "later", NULL, "a: IDEMPOTENT | none |\nb: IDEMPOTENT | none | delay=2s");
+    (void)rig_worker(one, "w1", "act:8"); /* the rig owns it */
+    rig_start(one, "later", "o", "");
+    rig_await(one, RIG_STORE, "1", SOON,
+              "SELECT count(*) FROM journal JOIN saga s USING (shard, saga_uid)"
+              " WHERE s.definition = 'later' AND outcome = 'DONE'");
+    Saga__V1__Saga *saga = rig_get(one, "later", "o");
+    assert_int_equal(saga->waiting->kind, SAGA__V1__WAIT_KIND__WAIT_KIND_DELAY);
+    assert_int_equal(saga->steps[1]->state, SAGA__V1__STEP_STATE__STEP_STATE_DELAYED);
+    saga__v1__saga__free_unpacked(saga, NULL);
+    rig_server_kill(one);
+    rig_server_start(one);
+    rig_await_state(one, "later", "o", "SUCCEEDED", SOON);
+    assert_int_equal(
+        rig_count(one, RIG_STORE,
+                  "SELECT count(*) FROM journal b JOIN journal a USING (shard, saga_uid)"
+                  " JOIN saga s USING (shard, saga_uid) WHERE s.definition = 'later'"
+                  " AND a.step = 'a' AND b.step = 'b'"
+                  " AND b.leased_at >= a.finished_at + interval '2 s'"),
+        1);
+}
+
 static void test_cancel_waits_for_the_pivot(void **state)
 {
     (void)state;
@@ -212,6 +238,7 @@ int main(void)
         TEST(test_a_step_is_told_what_it_comes_after_alone),
         TEST(test_c6_p5_a_refused_branch_takes_back_its_sibling),
         TEST(test_p8_a_join_whose_branches_are_at_two_nodes_outlives_one),
+        TEST(test_a_delayed_step_waits_in_the_database),
         TEST(test_cancel_waits_for_the_pivot),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);

@@ -126,6 +126,7 @@ int definitions_decode(const struct bytes *content, struct definition **ret, str
         step->settle_ms = source->settle_ms;
         step->after = source->after;
         step->pivot = source->pivot;
+        step->delay_ms = source->delay_ms;
     }
     definition_order(copy);
     *ret = copy;
@@ -226,6 +227,7 @@ static void make_up_step(struct world *world, struct step_rule *step)
     make_up_rule(world, &step->compensation, true, plain);
     step->has_compensation = world_chance(world, 750);
     step->guarded = world_chance(world, plain ? 700 : 350);
+    step->delay_ms = world_chance(world, 100) ? world_between(world, 1, 6000) : 0;
     bool settles =
         needs_settle_time(&step->action) ||
         (step->has_compensation && (needs_settle_time(&step->compensation) || !step->guarded));

@@ -91,6 +91,7 @@
     X(PENDING_TURNED_BACK, "the pivot had no effect: the cancel that waited turned back")          \
     X(PENDING_TOO_LATE, "the pivot was done: the cancel that waited came too late")                \
     X(PARKED_REJECTED_AFTER_PIVOT, "parked: REJECTED_AFTER_PIVOT")                                 \
+    X(DELAYED, "a step began after its delay")                                                     \
     X(JOINED, "a step began after two that had run at the same time")                              \
     X(LEASE_EXTENDED, "a lease was extended")                                                      \
     X(EXTENSION_REFUSED, "an extension was refused")                                               \

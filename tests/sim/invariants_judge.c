@@ -120,6 +120,29 @@ static bool in_turn_backward(const struct look *look, int step)
     return in_turn;
 }
 
+/* The first attempt of a delayed step comes no earlier after the last success before it, or the
+ * start. */
+static void check_delay(const struct look *look, const struct journal_entry *lease)
+{
+    int64_t from_ms = look->saga->row.started_at_ms;
+    for (size_t i = 0; i + 1 < (size_t)lease->seq; i++) {
+        const struct journal_entry *entry = &look->saga->entries[i];
+        if (entry->step == lease->step && entry->kind == ENTRY_LEASE)
+            return; /* it was tried before */
+        if (entry->step >= 0 &&
+            step_set_has(&step_of(look, lease->step)->after, (size_t)entry->step) &&
+            entry->kind == ENTRY_LEASE && outcome_is_success(entry->outcome) &&
+            entry->operation == OPERATION_ACTION && !look->judged->passed[entry->step])
+            from_ms = larger(from_ms, entry->finished_at_ms);
+    }
+    int64_t until = from_ms + step_of(look, lease->step)->delay_ms;
+    if (look->now_ms < until - CLOCK_SLACK_MS)
+        world_violate(look->world, INV_FORWARD, "%s: #%" PRId64 " comes %" PRId64 " ms too early",
+                      id_of(look), lease->seq, until - look->now_ms);
+    if (step_of(look, lease->step)->delay_ms)
+        world_hit(look->world, HIT_DELAYED);
+}
+
 /* With a cancel that waits nothing is granted but what finds out about the pivot. */
 static void check_pending(const struct look *look, const struct journal_entry *lease)
 {
@@ -154,6 +177,7 @@ static void check_forward(const struct look *look, const struct journal_entry *l
                       saga_state_name(look->saga->row.state),
                       turned_back ? ", after it turned back" : "", in_turn ? "" : ", out of turn");
     check_pending(look, lease);
+    check_delay(look, lease);
     if (lease->try_ == 1 && joins(look, lease->step))
         world_hit(look->world, HIT_JOINED);
 }

@@ -160,6 +160,7 @@ static void read_step(const struct words *words, struct definition *definition, 
     step->action.window_ms = number(words, "window", 0);
     step->has_compensation = !option_is(words, "undo", "none");
     step->pivot = option_is(words, "pivot", "yes");
+    step->delay_ms = number(words, "delay", 0);
     definition_order(definition);
     step->guarded = !option_is(words, "guarded", "no");
     step->settle_ms = number(words, "settle", -1);

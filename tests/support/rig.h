@@ -106,8 +106,8 @@ static inline char *rig_borrow(const char *text)
  * compensation "none": there is nothing to take back a probe (PROBED has one, "probe" gives one):
  * probe_handler (default "probe"), probe_for, probe_initial, probe_cap, probe_max_attempts,
  * probe_lease options: "guarded", "settle=2s" (default settle=0s, unless guarded or without
- * compensation), "after=a,b" or "after=-" (after none), "pivot". Defaults that keep tests quick:
- * lease=5s initial=0.05s cap=0.2s. */
+ * compensation), "after=a,b" or "after=-" (after none), "pivot", "delay=2s". Defaults that keep
+ * tests quick: lease=5s initial=0.05s cap=0.2s. */
 void rig_define(struct rig *rig, const char *name, const char *settings, const char *steps);
 /* JSON of a RegisterDefinitionRequest; the answer, owned, or NULL as rig_call. */
 Saga__V1__RegisterDefinitionResponse *rig_register(struct rig *rig, const char *json,

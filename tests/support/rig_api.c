@@ -169,6 +169,10 @@ static void write_step(char *line, struct buf *out)
         buf_text(out, ",\"guarded\":true");
     if (options && strstr(options, "pivot"))
         buf_text(out, ",\"pivot\":true");
+    const char *delay = options ? strstr(options, "delay=") : NULL;
+    if (delay)
+        buf_printf(out, ",\"delay\":\"%.*s\"", (int)strcspn(delay + strlen("delay="), " "),
+                   delay + strlen("delay="));
     if (options && strstr(options, "after="))
         write_after(strstr(options, "after=") + strlen("after="), out);
     const char *value = settle ? settle + strlen("settle=") : "0s";

@@ -255,6 +255,37 @@ static void test_the_order_reaches_over_a_step_without_compensation(void **state
     world_close(&world);
 }
 
+/* From the end of what it comes after; the first step's from the start of the saga. Once it was
+ * tried there is none. */
+static void test_a_delayed_step(void **state)
+{
+    (void)state;
+    struct world world;
+    open_diamond(&world);
+    world.definition->steps[A].delay_ms = 1000;
+    world.definition->steps[C].delay_ms = 5000;
+    world_start(&world);
+    assert_false(world_is_grantable(&world));
+    world_assert_step(&world, A, "DELAYED");
+    world_assert_waits(&world, WAIT_DELAY, WORLD_START_MS + 1000);
+    assert_int_equal(saga_grantable_at(world.saga, world.now_ms), WORLD_START_MS + 1000);
+    world_assert_refused(&world, world_retry(&world, "a"), "RETRY_NOT_ALLOWED");
+    world_pass(&world, 1000);
+    (void)world_run(&world, OUTCOME_DONE);
+    (void)world_grant_of(&world, B, OPERATION_ACTION); /* c waits on its own */
+    world_assert_step(&world, C, "DELAYED");
+    assert_false(world_is_grantable(&world));
+    world_pass(&world, 4999);
+    assert_false(world_is_grantable(&world));
+    assert_int_equal(world_suspend(&world), 0);
+    assert_int_equal(world_resume(&world), 0); /* it begins no new delay */
+    world_pass(&world, 1);
+    int64_t seq = world_grant_of(&world, C, OPERATION_ACTION);
+    assert_int_equal(world_lease_end(&world, seq, OUTCOME_RELEASED), VERDICT_ACCEPTED);
+    (void)world_grant_of(&world, C, OPERATION_ACTION); /* at once */
+    world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_a_branch_is_tried_again_while_the_other_is_held),
         cmocka_unit_test(test_each_lease_expires_by_itself),
         cmocka_unit_test(test_all_steps_at_the_start),
+        cmocka_unit_test(test_a_delayed_step),
         cmocka_unit_test(test_the_order_reaches_over_a_step_without_compensation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

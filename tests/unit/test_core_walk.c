@@ -25,6 +25,7 @@ struct known {
 struct oracle {
     struct known of[STEPS_MAX][2];
     bool passed[STEPS_MAX], undone[STEPS_MAX]; /* gone on without; compensation was granted */
+    int64_t over_ms[STEPS_MAX];                /* since when the step is done, or was passed */
     int64_t lost_until_ms;
     bool turned_back, end_doubt;
     size_t seen; /* entries */
@@ -110,6 +111,26 @@ static void judge_compensation(const struct oracle *oracle, const struct world *
             assert_true(oracle->of[i][1].done); /* strict reverse order */
 }
 
+/* The first attempt of a delayed step, from the end of what it comes after (or of the saga's
+ * start). */
+static void judge_delay(const struct oracle *oracle, const struct world *world,
+                        const struct journal_entry *lease)
+{
+    const struct step_rule *rule = rule_of(world, lease->step);
+    int64_t from = world->row.started_at_ms,
+            estimate = larger(world->now_ms, world->now_ms + world->skew_ms);
+    for (int i = 0; i < lease->step; i++)
+        if (step_set_has(&rule->after, (size_t)i))
+            from = larger(from, oracle->over_ms[i]);
+    bool again = false; /* given back: it was delayed before */
+    for (size_t i = 0; i < world->count; i++)
+        again |= world->entries[i].kind == ENTRY_LEASE && world->entries[i].seq < lease->seq &&
+                 world->entries[i].step == lease->step &&
+                 world->entries[i].operation == OPERATION_ACTION;
+    if (!again)
+        assert_true(estimate >= from + rule->delay_ms);
+}
+
 static void judge_grant(struct oracle *oracle, const struct world *world,
                         const struct journal_entry *lease)
 {
@@ -157,6 +178,15 @@ static void judge_grant(struct oracle *oracle, const struct world *world,
     for (int i = 0; i < step; i++)
         if (comes_after(world, step, i))
             assert_true(oracle->of[i][0].done || oracle->passed[i]);
+    if (lease->try_ == 1)
+        judge_delay(oracle, world, lease);
+}
+
+/* As it was said, if the action is done now and the saga did not go on before. */
+static void note_over(struct oracle *oracle, int step, int op, int64_t at_ms)
+{
+    if (!op && oracle->of[step][0].done && !oracle->passed[step])
+        oracle->over_ms[step] = at_ms;
 }
 
 static void judge_finish(struct oracle *oracle, const struct journal_entry *lease, bool foreign)
@@ -173,6 +203,7 @@ static void judge_finish(struct oracle *oracle, const struct journal_entry *leas
     if (outcome_is_success(lease->outcome)) {
         known->done = !foreign;
         known->maybe = 0;
+        note_over(oracle, step, op, lease->finished_at_ms);
     }
     if (!outcome_is_unknown(lease->outcome))
         return;
@@ -199,6 +230,7 @@ static void judge_late(struct oracle *oracle, const struct world *world,
     if (world->verdict == VERDICT_ACCEPTED) {
         known->maybe = outcome_is_success(late->outcome) ? 0 : known->maybe - 1;
         known->done = outcome_is_success(late->outcome) && !foreign;
+        note_over(oracle, step, op, late->finished_at_ms);
         if (oracle->passed[step] && known->maybe == 0)
             known->doubt = false;
         return;
@@ -242,6 +274,9 @@ static void judge_resolve(struct oracle *oracle, const struct world *world,
         return; /* nothing can be taken back any more */
     known->maybe = 0;
     known->done = done;
+    note_over(
+        oracle, step, op,
+        world->entries[(resolved->about ? resolved->about : resolved->seq) - 1].finished_at_ms);
     if (done)
         return;
     known->not_done++;
@@ -266,6 +301,7 @@ static void judge_passed(struct oracle *oracle, const struct world *world,
         assert_int_equal(rule->on_exhausted, ON_EXHAUSTED_CONTINUE);
     }
     oracle->passed[entry->step] = true;
+    oracle->over_ms[entry->step] = entry->finished_at_ms;
 }
 
 /* Granted and not ended, or unknown. */
@@ -462,6 +498,7 @@ static void random_definition(struct world *world, struct rng *rng)
         step->has_compensation = chance(rng, 80);
         step->guarded = chance(rng, 50);
         step->settle_ms = chance(rng, 20) ? 0 : (int64_t)rng_below(rng, 20000);
+        step->delay_ms = chance(rng, 20) ? 1 + (int64_t)rng_below(rng, 20000) : 0;
         random_rule(world, rng, i, true);
         if (step->has_compensation)
             random_rule(world, rng, i, false);

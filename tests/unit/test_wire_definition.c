@@ -529,6 +529,24 @@ static void test_the_order_of_steps(void **state)
     mem_free(spelt_out.data);
     mem_free(at_start.data);
     mem_free(pivot.data);
+    sample_init(&sample);
+    sample.durations[0].seconds = 90;
+    sample.second.delay = &sample.durations[0];
+    struct bytes delay = encoded(&sample);
+    ASSERT_OK(definition_decode(&delay, &decoded, &err), &err);
+    assert_int_equal(decoded->steps[1].delay_ms, 90000);
+    definition_free(decoded);
+    mem_free(delay.data);
+    sample.durations[0].seconds = 0;
+    delay = encoded(&sample); /* none at all */
+    sample.second.delay = NULL;
+    absent = encoded(&sample);
+    assert_int_equal(delay.size, absent.size);
+    mem_free(delay.data);
+    mem_free(absent.data);
+    sample.second.delay = &sample.durations[0];
+    sample.durations[0].seconds = 367 * 86400;
+    assert_fault(&sample, "steps[1].delay", "must be 1 ms to");
 }
 
 static void test_what_is_wrong_about_the_order_of_steps(void **state)
@@ -575,9 +593,6 @@ static void test_what_is_not_served_yet_is_refused(void **state)
     sample_init(&sample);
     sample.compensation.idempotency_key = text;
     assert_fault(&sample, "steps[0].compensation.idempotency_key", "not served yet");
-    sample_init(&sample);
-    sample.second.delay = &sample.durations[0];
-    assert_fault(&sample, "steps[1].delay", "not served yet");
     sample_init(&sample);
     sample.second.wait_for_signal = &wait;
     assert_fault(&sample, "steps[1].wait_for_signal", "not served yet");
