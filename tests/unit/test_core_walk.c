@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { STEPS_MAX = 6, EVENTS = 60, GO_HOME = 200, WALKS = 8000, WALKS_FULL = 300000 };
+enum { STEPS_MAX = 6, EVENTS = 60, GO_HOME = 200, WALKS = 8000, WALKS_FULL = 200000 };
 
 /* What an observer of the tables knows of an action or a compensation, in the order of events. */
 struct known {
