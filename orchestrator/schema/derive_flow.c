@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIELD_TYPE_BYTES = SCHEMA_NAME_BYTES + 16 };
-
 bool flow_is_empty(const struct schema_message *message)
 {
     return strcmp(message->full_name, "google.protobuf.Empty") == 0;
@@ -63,7 +61,7 @@ void flow_order_check(const struct flow *flow, const struct schema_message *requ
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
-static void describe_type(const struct schema_field *field, char ret[FIELD_TYPE_BYTES])
+void flow_type_describe(const struct schema_field *field, char ret[FLOW_TYPE_BYTES])
 {
     static const char *const words[] = {
         [KIND_DOUBLE] = "double",     [KIND_FLOAT] = "float",     [KIND_INT64] = "int64",
@@ -79,9 +77,9 @@ static void describe_type(const struct schema_field *field, char ret[FIELD_TYPE_
     else if (field->kind == KIND_ENUM)
         name = field->enumeration->full_name;
     if (field->kind == KIND_MESSAGE && field->message->map_entry)
-        (void)snprintf(ret, FIELD_TYPE_BYTES, "a map");
+        (void)snprintf(ret, FLOW_TYPE_BYTES, "a map");
     else
-        (void)snprintf(ret, FIELD_TYPE_BYTES, "%s%s", field->repeated ? "repeated " : "", name);
+        (void)snprintf(ret, FLOW_TYPE_BYTES, "%s%s", field->repeated ? "repeated " : "", name);
 }
 
 bool flow_field_check(const struct flow *flow, const struct schema_message *request,
@@ -98,8 +96,8 @@ bool flow_field_check(const struct flow *flow, const struct schema_message *requ
         return false;
     }
     if (field->kind != KIND_MESSAGE || field->repeated || field->message != want->message) {
-        char type[FIELD_TYPE_BYTES];
-        describe_type(field, type);
+        char type[FLOW_TYPE_BYTES];
+        flow_type_describe(field, type);
         derive_fault(flow->faults, where, "%s.%s is %s: must be %s, the type of \"%s\"", message,
                      name, type, want->message->full_name, whose);
     } else if (field->oneof >= 0) {

@@ -124,7 +124,10 @@ struct flow {
 };
 
 enum { FLOW_INPUT = -1, FLOW_NOTHING = -2 };
+enum { FLOW_TYPE_BYTES = SCHEMA_NAME_BYTES + 16 };
 
+/* "int64", "repeated bank.v1.Payment", "a map". */
+void flow_type_describe(const struct schema_field *field, char ret[FLOW_TYPE_BYTES]);
 bool flow_is_empty(const struct schema_message *message); /* google.protobuf.Empty */
 /* An index of a step, or FLOW_INPUT or FLOW_NOTHING. */
 int flow_source_find(const struct flow *flow, const char *name);
