@@ -172,16 +172,16 @@ static void diff_field(struct diff *diff, const char *base, const struct diff_ru
     assert(field);
     struct value was = read_value(was_message, field), is = read_value(is_message, field);
     char path[DIFF_PATH_BYTES], before[DIFF_VALUE_BYTES], now[DIFF_VALUE_BYTES];
-    (void)diff_path(base, rule->field, path);
     int order = compare(rule, &was, &is);
     if (order == 0) {
         if (rule->is_type && was.is_there)
-            diff_type(diff, path, was.text);
+            diff_type(diff, diff_path(base, rule->field, path), was.text);
         return;
     }
     bool is_handler = was.text && is.text && strcmp(rule->field, "handler") == 0;
     if (diff->renamed_from && is_handler && is_renamed_handler(diff, was.text, is.text))
         return;
+    (void)diff_path(base, rule->field, path);
     const struct diff_verdict *verdict = order > 0 && rule->more.why ? &rule->more : &rule->less;
     if (field->type == PROTOBUF_C_TYPE_MESSAGE && !is_time(field))
         diff_tell(diff, verdict->severity, path, "was %s: %s", is.is_there ? "added" : "removed",
