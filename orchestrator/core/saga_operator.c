@@ -379,9 +379,8 @@ int saga_on_skip(struct saga *saga, const char *step, const char *actor, const c
     bool stands = current >= 0 && plan_is_turn_of(saga, (size_t)current, &operation);
     if (!stands || (step && asked != current))
         return err_reason(err, ERR_PRECONDITION, "SKIP_NOT_ALLOWED",
-                          "the saga is not parked at the compensation of step \"%.64s\": it stands "
-                          "at \"%s\"",
-                          step ? step : "?",
+                          "the saga is not parked at %s%.64s: it stands at \"%s\"",
+                          step ? "the compensation of step " : "a compensation", step ? step : "",
                           current >= 0 ? saga->definition->steps[current].name : "no step");
     struct transition transition;
     struct change change = change_begin(saga, now_ms, NULL, &transition, err);

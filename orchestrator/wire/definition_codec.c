@@ -251,6 +251,11 @@ static void read_after(struct reading *reading, const char *path, size_t index,
     *ret = (struct step_set){ 0 };
     if (message->at_start && message->n_after)
         fault(reading, path, "at_start", "says that it comes after nothing: leave out `after`");
+    if (message->n_after > LIMIT_STEPS) { /* one fault, and none of them is looked at */
+        fault(reading, path, "after", "must be at most %d names, is %zu", LIMIT_STEPS,
+              message->n_after);
+        return;
+    }
     for (size_t i = 0; i < message->n_after; i++) {
         const char *name = message->after[i];
         size_t before = step_find(definition, name);

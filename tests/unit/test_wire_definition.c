@@ -577,6 +577,19 @@ static void test_what_is_wrong_about_the_order_of_steps(void **state)
     }
 }
 
+static void test_too_many_names_are_one_fault(void **state)
+{
+    (void)state;
+    static char debit[] = "debit", *names[LIMIT_STEPS + 1];
+    struct sample sample;
+    sample_init(&sample);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        names[i] = debit;
+    sample.second.after = names;
+    sample.second.n_after = ARRAY_LEN(names);
+    assert_fault(&sample, "steps[1].after", "must be at most 256 names, is 257");
+}
+
 static void test_what_is_not_served_yet_is_refused(void **state)
 {
     (void)state;
@@ -689,6 +702,7 @@ int main(void)
         cmocka_unit_test(test_other_faults),
         cmocka_unit_test(test_the_order_of_steps),
         cmocka_unit_test(test_what_is_wrong_about_the_order_of_steps),
+        cmocka_unit_test(test_too_many_names_are_one_fault),
         cmocka_unit_test(test_what_is_not_served_yet_is_refused),
         cmocka_unit_test(test_too_many_steps_are_one_fault),
         cmocka_unit_test(test_bytes_that_are_not_ours_are_an_internal_error),
