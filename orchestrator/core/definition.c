@@ -126,6 +126,69 @@ static void check_attempts(struct check *check, const struct operation_rule *rul
     check_range(check, "attempt_timeout", rule->attempt_timeout_ms, ATTEMPT_LEAST_MS, MS_OF_DAY);
 }
 
+static void check_type(struct check *check, const char *field, const char *type)
+{
+    size_t size = type ? strlen(type) : 0;
+    if (size > LIMIT_TYPE_BYTES)
+        fault(check, field, "must be the full name of a message, at most %d bytes, is %zu",
+              LIMIT_TYPE_BYTES, size);
+}
+
+/* What it refers to in the input is the business of whoever knows the input's type. */
+static void check_template(struct check *check, const struct definition *definition,
+                           const char *field, const char *text)
+{
+    if (!text)
+        return;
+    if (!definition->input_type)
+        fault(check, field, "needs input_type: it is made of the saga's input");
+    if (strlen(text) > LIMIT_TEMPLATE_BYTES)
+        fault(check, field, "must be at most %d bytes, is %zu", LIMIT_TEMPLATE_BYTES, strlen(text));
+}
+
+/* `own`: the request may have the step's own output, too. */
+static void check_request(struct check *check, const struct definition *definition,
+                          const struct request_shape *shape, size_t step, bool own)
+{
+    if (!shape->type || !*shape->type)
+        return;
+    check_type(check, "request.type", shape->type);
+    if (!shape->field_count && !shape->is_empty && !definition->input_type)
+        fault(check, "request", "without fields is the saga's input: needs input_type");
+    for (size_t i = 0; i < shape->field_count; i++) {
+        int from = shape->fields[i].from;
+        char field[40];
+        (void)snprintf(field, sizeof field, "request.fields[%zu]", i);
+        if (shape->fields[i].number == 0 ||
+            (i > 0 && shape->fields[i].number <= shape->fields[i - 1].number))
+            fault(check, field, "must have a number, and a larger one than the field before it");
+        if (from == FROM_INPUT && !definition->input_type)
+            fault(check, field, "is filled with the saga's input: needs input_type");
+        if (from != FROM_INPUT && !(own && (size_t)from == step) &&
+            !step_set_has(&definition->steps[step].after_all, (size_t)from))
+            fault(check, field, "must be filled by a step that comes before, \"%.64s\" does not",
+                  definition->steps[from].name ? definition->steps[from].name : "");
+    }
+}
+
+static void check_data_flow(struct check *check, const struct definition *definition, size_t step,
+                            bool is_compensation)
+{
+    const struct operation_rule *rule =
+        is_compensation ? &definition->steps[step].compensation : &definition->steps[step].action;
+    check_request(check, definition, &rule->request, step, is_compensation);
+    check_type(check, "output_type", rule->output_type);
+    check_template(check, definition, "idempotency_key", rule->key_template);
+    if (!rule->probe)
+        return;
+    char path[sizeof check->path];
+    memcpy(path, check->path, sizeof path);
+    (void)snprintf(check->path, sizeof check->path, "steps[%zu].%s.probe", step,
+                   is_compensation ? "compensation" : "action");
+    check_request(check, definition, &rule->probe->request, step, is_compensation);
+    memcpy(check->path, path, sizeof path);
+}
+
 static void check_probe(struct check *check, const struct operation_rule *rule, int64_t settle_ms,
                         const char *path)
 {
@@ -238,17 +301,59 @@ static void check_pivot(struct check *check, const struct definition *definition
         check_from_pivot(check, rule);
 }
 
-static void check_step(struct check *check, const struct definition *definition, size_t step)
+static const struct name_rule step_name = { LIMIT_STEP_NAME_BYTES, "_", "[a-z0-9_]", false, true };
+
+/* A step that waits for a signal has no work, so nothing of what is said about work. */
+static void check_wait(struct check *check, const struct definition *definition, size_t step)
 {
-    static const struct name_rule name = { LIMIT_STEP_NAME_BYTES, "_", "[a-z0-9_]", false, true };
     const struct step_rule *rule = &definition->steps[step];
-    (void)snprintf(check->path, sizeof check->path, "steps[%zu]", step);
-    check_name(check, "name", rule->name, &name);
+    check_name(check, "wait_for_signal.signal", rule->signal, &step_name);
+    for (size_t i = 0; i < step; i++)
+        if (definition->steps[i].signal && strcmp(definition->steps[i].signal, rule->signal) == 0)
+            fault(check, "wait_for_signal.signal",
+                  "must be waited for by one step alone, steps[%zu] does, too: \"%.64s\"", i,
+                  rule->signal);
+    if (rule->action.start_timeout_ms != 0)
+        check_range(check, "wait_for_signal.timeout", rule->action.start_timeout_ms, MS_OF_S,
+                    366 * MS_OF_DAY);
+    check_type(check, "wait_for_signal.payload_type", rule->action.output_type);
+    if (rule->has_compensation)
+        fault(check, "compensation", "must be absent: it waits, and there is nothing to take back");
+    if (rule->pivot)
+        fault(check, "pivot", "must not be a step that waits for a signal");
+    if (rule->guarded)
+        fault(check, "guarded", "must be absent: it waits, and has no effect");
+    if (rule->settle_ms >= 0)
+        fault(check, "settle_time", "must be absent: it waits, and sends nothing");
+    if (rule->delay_ms != 0)
+        fault(check, "delay", "must be absent: it waits for its signal, with a timeout");
+}
+
+static void check_step_name(struct check *check, const struct definition *definition, size_t step)
+{
+    const struct step_rule *rule = &definition->steps[step];
+    check_name(check, "name", rule->name, &step_name);
+    if (rule->name && strcmp(rule->name, "input") == 0)
+        fault(check, "name", "must not be \"input\": that is what requests call the saga's input");
     for (size_t i = 0; rule->name && i < step; i++)
         if (definition->steps[i].name && strcmp(definition->steps[i].name, rule->name) == 0) {
             fault(check, "name", "must be unique, steps[%zu] is \"%.64s\", too", i, rule->name);
             break;
         }
+}
+
+static void check_step(struct check *check, const struct definition *definition, size_t step)
+{
+    const struct step_rule *rule = &definition->steps[step];
+    (void)snprintf(check->path, sizeof check->path, "steps[%zu]", step);
+    check_step_name(check, definition, step);
+    if (definition->pivot >= 0)
+        check_pivot(check, definition, step);
+    if (rule->signal) {
+        check_wait(check, definition, step);
+        check->path[0] = '\0';
+        return;
+    }
     const char *asks = settle_is_asked_by(rule);
     if (asks && rule->settle_ms < 0)
         fault(check, "settle_time",
@@ -260,14 +365,32 @@ static void check_step(struct check *check, const struct definition *definition,
 
     if (rule->delay_ms != 0)
         check_range(check, "delay", rule->delay_ms, 1, 366 * MS_OF_DAY);
-    if (definition->pivot >= 0)
-        check_pivot(check, definition, step);
 
     (void)snprintf(check->path, sizeof check->path, "steps[%zu].action", step);
     check_operation(check, &rule->action, rule->settle_ms, false);
+    check_data_flow(check, definition, step, false);
     if (rule->has_compensation) {
         (void)snprintf(check->path, sizeof check->path, "steps[%zu].compensation", step);
         check_operation(check, &rule->compensation, rule->settle_ms, true);
+        check_data_flow(check, definition, step, true);
+    }
+    check->path[0] = '\0';
+}
+
+static void check_labels(struct check *check, const struct definition *definition)
+{
+    static const struct name_rule name = { LIMIT_LABEL_BYTES, "_", "[a-z0-9_]", false, true };
+    for (size_t i = 0; i < definition->label_count; i++) {
+        const struct label_template *label = &definition->labels[i];
+        (void)snprintf(check->path, sizeof check->path, "labels[%zu]", i);
+        check_name(check, "name", label->name, &name);
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(definition->labels[j].name, label->name) == 0)
+                fault(check, "name", "must be unique, labels[%zu] is \"%.64s\", too", j,
+                      label->name);
+        if (!label->value[0])
+            fault(check, "value", "is required: text with fields of the input, as \"{order_id}\"");
+        check_template(check, definition, "value", label->value);
     }
     check->path[0] = '\0';
 }
@@ -293,6 +416,9 @@ size_t definition_check(const struct definition *definition, definition_fault_fn
     if ((unsigned)definition->on_deadline >= ON_DEADLINE_COUNT)
         fault(&check, "on_deadline", "unknown value %d", (int)definition->on_deadline);
 
+    check_type(&check, "input_type", definition->input_type);
+    check_template(&check, definition, "key", definition->key_template);
+    check_labels(&check, definition);
     if (definition->step_count == 0)
         fault(&check, "steps", "is required: 1-%d steps", LIMIT_STEPS);
     else if (definition->step_count > LIMIT_STEPS)
@@ -350,12 +476,21 @@ struct operation_rule *definition_probe_new(void)
     return probe;
 }
 
+static void texts_done(struct operation_rule *rule)
+{
+    mem_free(rule->handler);
+    mem_free(rule->request.type);
+    mem_free(rule->request.fields);
+    mem_free(rule->output_type);
+    mem_free(rule->key_template);
+}
+
 static void rule_done(struct operation_rule *rule)
 {
     if (rule->probe)
-        mem_free(rule->probe->handler);
+        texts_done(rule->probe);
     mem_free(rule->probe);
-    mem_free(rule->handler);
+    texts_done(rule);
 }
 
 struct definition *definition_free(struct definition *definition)
@@ -364,6 +499,7 @@ struct definition *definition_free(struct definition *definition)
         return NULL;
     for (size_t i = 0; definition->steps && i < definition->step_count; i++) {
         mem_free(definition->steps[i].name);
+        mem_free(definition->steps[i].signal);
         rule_done(&definition->steps[i].action);
         rule_done(&definition->steps[i].compensation);
     }
@@ -371,6 +507,14 @@ struct definition *definition_free(struct definition *definition)
     mem_free(definition->namespace_);
     mem_free(definition->name);
     mem_free(definition->description);
+    mem_free(definition->input_type);
+    mem_free(definition->key_template);
+    for (size_t i = 0; i < definition->label_count; i++) {
+        mem_free(definition->labels[i].name);
+        mem_free(definition->labels[i].value);
+    }
+    if (definition->types)
+        definition->types->ops->free(definition->types);
     mem_free(definition);
     return NULL;
 }

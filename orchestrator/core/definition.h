@@ -4,6 +4,8 @@
 #define CORE_DEFINITION_H
 
 #include "base/err.h"
+#include "core/limits.h"
+#include "core/payload_types.h"
 #include "core/step_set.h"
 #include "core/words.h"
 
@@ -24,6 +26,20 @@ struct retry {
     uint32_t max_attempts; /* 0: the time budget alone decides */
 };
 
+/* What a task carries as its request: fields that are filled with what is stored, each with its tag
+ * and length. No fields: the saga's input as it is, or nothing (is_empty). */
+enum { FROM_INPUT = -1 };
+struct request_field {
+    uint32_t number; /* ascending */
+    int from;        /* a step, whose output it is; FROM_INPUT */
+};
+struct request_shape {
+    char *type; /* full name of the message; NULL: the definition says nothing of the request */
+    bool is_empty;
+    struct request_field *fields;
+    size_t field_count;
+};
+
 /* An action, a compensation, or the probe of one. A probe has no effect (IDEMPOTENT), no probe of
  * its own, and follows the policies of what it probes. */
 struct operation_rule {
@@ -38,10 +54,17 @@ struct operation_rule {
     int32_t lost_leases_max;      /* WORKER_KILLER */
     bool fresh_key;               /* a settled NOT_DONE makes the next generation of the key */
     struct operation_rule *probe; /* owned; NULL: none */
+    struct request_shape request;
+    char *output_type;  /* full name of the message; NULL: bytes that nobody looks into */
+    char *key_template; /* idempotency key, made of the saga's input; NULL: of its identity */
 };
 
 struct step_rule {
     char *name;
+    /* The signal that it waits for; NULL: none, it has work. Of `action` such a step has only the
+     * output's type (the payload's), on_exhausted, and the time-out as start_timeout_ms; its
+     * handler is "". */
+    char *signal;
     struct operation_rule action;
     bool has_compensation; /* false: the definition says that there is nothing to take back */
     struct operation_rule compensation;
@@ -55,6 +78,10 @@ struct step_rule {
     int64_t delay_ms; /* from when it could run; 0: none */
 };
 
+struct label_template {
+    char *name, *value; /* the value made of the saga's input */
+};
+
 struct definition {
     char *namespace_, *name, *description;
     int32_t revision; /* 0 until stored */
@@ -63,6 +90,11 @@ struct definition {
     int pivot;           /* its step; -1: none */
     int64_t deadline_ms; /* 0: none */
     enum on_deadline on_deadline;
+    char *input_type;   /* full name of the message; NULL: bytes that nobody looks into */
+    char *key_template; /* the business key, made of the input; NULL: given at the start */
+    struct label_template labels[LIMIT_LABELS];
+    size_t label_count;
+    struct payload_types *types; /* owned; NULL: there is none who looks into payloads */
 };
 
 /* One fault found by definition_check. */

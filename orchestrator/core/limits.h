@@ -15,6 +15,10 @@ enum {
     LIMIT_DEFINITION_NAME_BYTES = 128,
     LIMIT_STEP_NAME_BYTES = 64,
     LIMIT_HANDLER_BYTES = 128,
+    LIMIT_IDEMPOTENCY_KEY_BYTES = 256,
+    LIMIT_TEMPLATE_BYTES = 256, /* of a business key, an idempotency key, a label */
+    LIMIT_TYPE_BYTES = 512,     /* full name of a message */
+    LIMIT_REQUEST_FIELDS = 257, /* the input and every step */
     LIMIT_WORKER_BYTES = 128, /* worker id; instance 64 */
     LIMIT_INSTANCE_BYTES = 64,
     LIMIT_ACTOR_BYTES = 128,

@@ -68,6 +68,12 @@ static int64_t read_ms(struct reading *reading, const char *path, const char *fi
     return ms;
 }
 
+/* NULL for what is not said. */
+static char *keep_if_said(struct reading *reading, const char *text)
+{
+    return *text ? keep(reading, text) : NULL;
+}
+
 static void read_retry(struct reading *reading, const char *path, const Saga__V1__Retry *message,
                        struct retry *ret)
 {
@@ -86,6 +92,18 @@ static void read_retry(struct reading *reading, const char *path, const Saga__V1
             fault(reading, path, "retry.max_attempts", "must be at least 1: 0");
         ret->max_attempts = message->max_attempts;
     }
+}
+
+static void read_on_exhausted(struct reading *reading, const char *path,
+                              Saga__V1__OnExhausted value, struct operation_rule *ret)
+{
+    if (value == SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_COMPENSATE)
+        ret->on_exhausted = ON_EXHAUSTED_COMPENSATE;
+    else if (value == SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_CONTINUE)
+        ret->on_exhausted = ON_EXHAUSTED_CONTINUE;
+    else if (value != SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_UNSPECIFIED &&
+             value != SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_PARK)
+        fault(reading, path, "on_exhausted", "is not known: %d", (int)value);
 }
 
 static void read_policies(struct reading *reading, const char *path,
@@ -114,13 +132,7 @@ static void read_policies(struct reading *reading, const char *path,
     else if (message->on_unknown != SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_UNSPECIFIED &&
              message->on_unknown != SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_PARK)
         fault(reading, path, "on_unknown", "is not known: %d", (int)message->on_unknown);
-    if (message->on_exhausted == SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_COMPENSATE)
-        ret->on_exhausted = ON_EXHAUSTED_COMPENSATE;
-    else if (message->on_exhausted == SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_CONTINUE)
-        ret->on_exhausted = ON_EXHAUSTED_CONTINUE;
-    else if (message->on_exhausted != SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_UNSPECIFIED &&
-             message->on_exhausted != SAGA__V1__ON_EXHAUSTED__ON_EXHAUSTED_PARK)
-        fault(reading, path, "on_exhausted", "is not known: %d", (int)message->on_exhausted);
+    read_on_exhausted(reading, path, message->on_exhausted, ret);
 }
 
 /* `head` "." `tail`, without the dot where there is no tail. */
@@ -158,8 +170,63 @@ static void read_attempts(struct reading *reading, const char *path, const Saga_
         read_ms(reading, path, "attempt_timeout", attempt_timeout, DEFAULT_ATTEMPT_TIMEOUT_MS, 1);
 }
 
+/* Index of the step with that name; the count if there is none. */
+static size_t step_find(const Saga__V1__SagaDefinition *definition, const char *name)
+{
+    size_t i = 0;
+    while (i < definition->n_steps && strcmp(definition->steps[i]->name, name) != 0)
+        i++;
+    return i;
+}
+
+/* False: it is told already. */
+static bool read_source(struct reading *reading, const char *path, const char *from,
+                        const Saga__V1__SagaDefinition *definition, int *ret)
+{
+    size_t step = step_find(definition, from);
+    bool is_input = strcmp(from, "input") == 0;
+    *ret = is_input ? FROM_INPUT : (int)step;
+    if (is_input || step < definition->n_steps)
+        return true;
+    fault(reading, path, "from", "names no step: \"%.64s\"; name one, or \"input\"", from);
+    return false;
+}
+
+static void read_request(struct reading *reading, const char *operation,
+                         const Saga__V1__RequestShape *message,
+                         const Saga__V1__SagaDefinition *definition, struct request_shape *ret)
+{
+    if (!message)
+        return;
+    char path[PATH_SIZE];
+    (void)snprintf(path, sizeof path, "%s.request", operation);
+    if (!*message->type)
+        fault(reading, path, "type", "is required: the full name of the request's message");
+    if (message->n_fields > LIMIT_REQUEST_FIELDS) {
+        fault(reading, path, "fields", "must be at most %d, is %zu", LIMIT_REQUEST_FIELDS,
+              message->n_fields);
+        return;
+    }
+    ret->type = keep(reading, message->type);
+    ret->is_empty = !message->n_fields && strcmp(message->type, "google.protobuf.Empty") == 0;
+    ret->fields = mem_calloc(message->n_fields + 1, sizeof *ret->fields);
+    if (!ret->fields) {
+        reading->oom = true;
+        return;
+    }
+    for (size_t i = 0; i < message->n_fields; i++) {
+        struct request_field field = { .number = message->fields[i]->number };
+        (void)snprintf(path, sizeof path, "%s.request.fields[%zu]", operation, i);
+        if (read_source(reading, path, message->fields[i]->from, definition, &field.from))
+            ret->fields[ret->field_count++] = field;
+        else
+            ret->is_empty = true; /* so that nothing more is told about it */
+    }
+}
+
 static void read_probe(struct reading *reading, const char *operation,
-                       const Saga__V1__Probe *message, struct operation_rule *ret)
+                       const Saga__V1__Probe *message, const Saga__V1__SagaDefinition *definition,
+                       struct operation_rule *ret)
 {
     char path[PATH_SIZE];
     (void)snprintf(path, sizeof path, "%s.probe", operation);
@@ -171,6 +238,7 @@ static void read_probe(struct reading *reading, const char *operation,
     probe->handler =
         *message->handler ? keep(reading, message->handler) : join(reading, ret->handler, "probe");
     read_attempts(reading, path, message->retry, message->lease, message->attempt_timeout, probe);
+    read_request(reading, path, message->request, definition, &probe->request);
 }
 
 /* Its bounds are definition_check's, which refuses 0. */
@@ -181,35 +249,6 @@ static int32_t read_lost_leases(const Saga__V1__Operation *message)
     return message->lost_leases_max > INT32_MAX ? INT32_MAX : (int32_t)message->lost_leases_max;
 }
 
-/* Fields that the API names and the core does not run yet: refused, never passed over. */
-static void refuse_unserved(struct reading *reading, const char *path, const char *field,
-                            bool given)
-{
-    if (given)
-        fault(reading, path, field, "is not served yet: leave it out");
-}
-
-static void refuse_of_operation(struct reading *reading, const char *path,
-                                const Saga__V1__Operation *message)
-{
-    refuse_unserved(reading, path, "request", message->request);
-    refuse_unserved(reading, path, "output_type", *message->output_type);
-    refuse_unserved(reading, path, "idempotency_key", *message->idempotency_key);
-    refuse_unserved(reading, path, "probe.request", message->probe && message->probe->request);
-}
-
-static void refuse_of_step(struct reading *reading, const char *path, const Saga__V1__Step *message)
-{
-    refuse_unserved(reading, path, "wait_for_signal", message->wait_for_signal);
-}
-
-static void refuse_of_definition(struct reading *reading, const Saga__V1__SagaDefinition *message)
-{
-    refuse_unserved(reading, "", "input_type", *message->input_type);
-    refuse_unserved(reading, "", "key", *message->key);
-    refuse_unserved(reading, "", "labels", message->n_labels);
-}
-
 static void read_operation(struct reading *reading, const char *path,
                            const Saga__V1__SagaDefinition *definition, const Saga__V1__Step *step,
                            bool compensation, struct operation_rule *ret)
@@ -218,7 +257,6 @@ static void read_operation(struct reading *reading, const char *path,
     const Saga__V1__Operation *message = compensation ? step->compensation : step->action;
     if (!message) /* an action that is not there is told as an empty one: it lacks its effect */
         message = &nothing;
-    refuse_of_operation(reading, path, message);
     read_policies(reading, path, message, ret);
     ret->handler = *message->handler
                        ? keep(reading, message->handler)
@@ -229,17 +267,11 @@ static void read_operation(struct reading *reading, const char *path,
         read_ms(reading, path, "idempotency_window", message->idempotency_window, 0, 1);
     ret->fresh_key = message->fresh_key_after_not_done;
     ret->lost_leases_max = read_lost_leases(message);
+    read_request(reading, path, message->request, definition, &ret->request);
+    ret->output_type = keep_if_said(reading, message->output_type);
+    ret->key_template = keep_if_said(reading, message->idempotency_key);
     if (message->probe)
-        read_probe(reading, path, message->probe, ret);
-}
-
-/* Index of the step with that name; the count if there is none. */
-static size_t step_find(const Saga__V1__SagaDefinition *definition, const char *name)
-{
-    size_t i = 0;
-    while (i < definition->n_steps && strcmp(definition->steps[i]->name, name) != 0)
-        i++;
-    return i;
+        read_probe(reading, path, message->probe, definition, ret);
 }
 
 static void read_after(struct reading *reading, const char *path, size_t index,
@@ -273,6 +305,29 @@ static void read_after(struct reading *reading, const char *path, size_t index,
     }
 }
 
+/* In place of an action: what is not said about it is as if it were. */
+static void read_wait(struct reading *reading, const char *path, const Saga__V1__Step *step,
+                      struct step_rule *ret)
+{
+    const Saga__V1__SignalWait *message = step->wait_for_signal;
+    char wait[PATH_SIZE];
+    (void)snprintf(wait, sizeof wait, "%s.wait_for_signal", path);
+    if (step->action)
+        fault(reading, path, "action", "must be absent: the step waits for a signal");
+    ret->signal = keep(reading, message->signal);
+    ret->action = (struct operation_rule){
+        .handler = keep(reading, ""),
+        .effect = EFFECT_IDEMPOTENT,
+        .retry = { DEFAULT_RETRY_FOR_MS, DEFAULT_RETRY_INITIAL_MS, DEFAULT_RETRY_CAP_MS, 0 },
+        .lease_ms = DEFAULT_LEASE_MS,
+        .attempt_timeout_ms = DEFAULT_ATTEMPT_TIMEOUT_MS,
+        .start_timeout_ms = read_ms(reading, wait, "timeout", message->timeout, 0, 1),
+        .lost_leases_max = DEFAULT_LOST_LEASES_MAX,
+        .output_type = keep_if_said(reading, message->payload_type),
+    };
+    read_on_exhausted(reading, wait, message->on_exhausted, &ret->action);
+}
+
 static void read_step(struct reading *reading, size_t index,
                       const Saga__V1__SagaDefinition *definition, struct step_rule *ret)
 {
@@ -280,10 +335,12 @@ static void read_step(struct reading *reading, size_t index,
     char path[PATH_SIZE / 2], operation[PATH_SIZE];
     (void)snprintf(path, sizeof path, "steps[%zu]", index);
     ret->name = keep(reading, message->name);
-    refuse_of_step(reading, path, message);
     read_after(reading, path, index, definition, &ret->after);
     (void)snprintf(operation, sizeof operation, "%s.action", path);
-    read_operation(reading, operation, definition, message, false, &ret->action);
+    if (message->wait_for_signal)
+        read_wait(reading, path, message, ret);
+    else
+        read_operation(reading, operation, definition, message, false, &ret->action);
     switch (message->undo_case) {
     case SAGA__V1__STEP__UNDO_COMPENSATION:
         ret->has_compensation = true;
@@ -295,12 +352,26 @@ static void read_step(struct reading *reading, size_t index,
             fault(reading, path, "no_compensation", "only true is accepted: false");
         break;
     default:
-        fault(reading, path, "undo", "say `compensation`, or `no_compensation: true`");
+        if (!message->wait_for_signal) /* that needs not say so */
+            fault(reading, path, "undo", "say `compensation`, or `no_compensation: true`");
     }
     ret->guarded = message->guarded;
     ret->pivot = message->pivot;
     ret->delay_ms = read_ms(reading, path, "delay", message->delay, 0, 0);
     ret->settle_ms = read_ms(reading, path, "settle_time", message->settle_time, -1, 0);
+}
+
+static void read_labels(struct reading *reading, const Saga__V1__SagaDefinition *message,
+                        struct definition *ret)
+{
+    if (message->n_labels > LIMIT_LABELS) {
+        fault(reading, "", "labels", "must be at most %d, is %zu", LIMIT_LABELS, message->n_labels);
+        return;
+    }
+    ret->label_count = message->n_labels;
+    for (size_t i = 0; i < message->n_labels; i++)
+        ret->labels[i] = (struct label_template){ keep(reading, message->labels[i]->name),
+                                                  keep(reading, message->labels[i]->value) };
 }
 
 static void read_definition(struct reading *reading, const Saga__V1__SagaDefinition *message,
@@ -309,7 +380,9 @@ static void read_definition(struct reading *reading, const Saga__V1__SagaDefinit
     ret->namespace_ = keep(reading, *message->namespace_ ? message->namespace_ : "default");
     ret->name = keep(reading, message->name);
     ret->description = keep(reading, message->description);
-    refuse_of_definition(reading, message);
+    ret->input_type = keep_if_said(reading, message->input_type);
+    ret->key_template = keep_if_said(reading, message->key);
+    read_labels(reading, message, ret);
     /* too many are one fault of definition_check, which then looks at none of them */
     size_t count = message->n_steps <= LIMIT_STEPS ? message->n_steps : 0;
     for (size_t i = 0; i < count && !reading->oom; i++)

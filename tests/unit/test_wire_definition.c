@@ -590,33 +590,6 @@ static void test_too_many_names_are_one_fault(void **state)
     assert_fault(&sample, "steps[1].after", "must be at most 256 names, is 257");
 }
 
-static void test_what_is_not_served_yet_is_refused(void **state)
-{
-    (void)state;
-    static char text[] = "bank.v1.Payment";
-    struct sample sample;
-    Saga__V1__RequestShape shape = SAGA__V1__REQUEST_SHAPE__INIT;
-    Saga__V1__SignalWait wait = SAGA__V1__SIGNAL_WAIT__INIT;
-    sample_init(&sample);
-    sample.action.request = &shape;
-    assert_fault(&sample, "steps[0].action.request", "not served yet");
-    sample_init(&sample);
-    sample.action.output_type = text;
-    assert_fault(&sample, "steps[0].action.output_type", "not served yet");
-    sample_init(&sample);
-    sample.compensation.idempotency_key = text;
-    assert_fault(&sample, "steps[0].compensation.idempotency_key", "not served yet");
-    sample_init(&sample);
-    sample.second.wait_for_signal = &wait;
-    assert_fault(&sample, "steps[1].wait_for_signal", "not served yet");
-    sample_init(&sample);
-    sample.message.input_type = text;
-    assert_fault(&sample, "input_type", "not served yet");
-    sample_init(&sample);
-    sample.message.key = text;
-    assert_fault(&sample, "key", "not served yet");
-}
-
 static void test_too_many_steps_are_one_fault(void **state)
 {
     (void)state;
@@ -703,7 +676,6 @@ int main(void)
         cmocka_unit_test(test_the_order_of_steps),
         cmocka_unit_test(test_what_is_wrong_about_the_order_of_steps),
         cmocka_unit_test(test_too_many_names_are_one_fault),
-        cmocka_unit_test(test_what_is_not_served_yet_is_refused),
         cmocka_unit_test(test_too_many_steps_are_one_fault),
         cmocka_unit_test(test_bytes_that_are_not_ours_are_an_internal_error),
         cmocka_unit_test(test_memory_that_runs_out_is_an_error),
