@@ -10,7 +10,7 @@
 struct ctl;
 struct ctl_arguments;
 
-enum { CTL_POSITIONAL_MAX = 3, CTL_OPTIONS_MAX = 12, CTL_REPEATS_MAX = 16, CTL_EXIT_USAGE = 2 };
+enum { CTL_POSITIONAL_MAX = 4, CTL_OPTIONS_MAX = 12, CTL_REPEATS_MAX = 16, CTL_EXIT_USAGE = 2 };
 
 struct ctl_option {
     const char *name;  /* without dashes; NULL ends the list */

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -177,9 +178,36 @@ int ctl_print_message(const ProtobufCMessage *message)
     return ctl_print_json(value);
 }
 
+/* How many digits it takes, 15 to 17, that each number which is not whole reads back as itself. */
+static int digits_of(json_t *value)
+{
+    int most = 15;
+    size_t index;
+    const char *key;
+    json_t *part;
+    if (json_is_real(value)) {
+        char text[32];
+        double real = json_real_value(value);
+        do
+            (void)snprintf(text, sizeof text, "%.*g", most, real);
+        while (strtod(text, NULL) != real && ++most < 17);
+    }
+    json_array_foreach(value, index, part)
+    {
+        int digits = digits_of(part);
+        most = digits > most ? digits : most;
+    }
+    json_object_foreach(value, key, part)
+    {
+        int digits = digits_of(part);
+        most = digits > most ? digits : most;
+    }
+    return most;
+}
+
 int ctl_print_json(json_t *value)
 {
-    char *text = json_dumps(value, JSON_INDENT(2));
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits_of(value)));
     json_decref(value);
     CLEANUP(buf_done) struct buf out = { 0 };
     if (text)
@@ -223,7 +251,9 @@ int64_t ctl_now_ms(void)
 struct where_view ctl_where_view(const struct ctl *ctl)
 {
     bool usual = strcmp(ctl->address, default_address) == 0;
-    return (struct where_view){ ctl_now_ms(), ctl->color, usual ? NULL : ctl->address };
+    return (struct where_view){ .now_ms = ctl_now_ms(),
+                                .color = ctl->color,
+                                .address = usual ? NULL : ctl->address };
 }
 
 int ctl_read_file(const char *path, size_t limit, struct buf *ret, struct err *err)
@@ -338,6 +368,16 @@ int ctl_saga_find(struct ctl *ctl, const struct ctl_arguments *arguments, struct
     }
     *ret = saga;
     return 0;
+}
+
+int ctl_saga_get(struct ctl *ctl, Saga__V1__SagaRef *ref, Saga__V1__SagaView view,
+                 Saga__V1__Saga **ret)
+{
+    Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
+    request.saga = ref;
+    request.view = view;
+    return ctl_call(ctl, "/saga.v1.SagaService/GetSaga", &request.base, &saga__v1__saga__descriptor,
+                    ret);
 }
 
 void ctl_saga_done(struct ctl_saga *saga)

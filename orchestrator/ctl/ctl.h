@@ -76,6 +76,9 @@ struct ctl_saga {
 MUST_USE int ctl_saga_find(struct ctl *ctl, const struct ctl_arguments *arguments,
                            struct ctl_saga *ret);
 void ctl_saga_done(struct ctl_saga *saga);
+/* GetSaga. 0: the caller owns *ret. Prints what is wrong. */
+MUST_USE int ctl_saga_get(struct ctl *ctl, Saga__V1__SagaRef *ref, Saga__V1__SagaView view,
+                          Saga__V1__Saga **ret);
 
 /* A call about the saga that the command line names, made by $SAGACTL_ACTOR or the user of this
  * machine and answered with that saga. Finds it, fills the two fields of the request, calls, and

@@ -1,9 +1,9 @@
 /* sagactl resolve: settles with evidence what became of a step. */
 #include "ctl/ctl.h"
+#include "ctl/ctl_payload.h"
 #include "ctl/verbs.h"
 
-#include "core/limits.h"
-
+#include <assert.h>
 #include <saga/v1/operator.pb-c.h>
 #include <string.h>
 
@@ -18,16 +18,18 @@ static const struct ctl_option options[] = {
       "of the last attempt that was looked into, as where tells: refused if another came after "
       "it" },
     { "evidence", "TEXT", false, "how it was found out; kept in the journal (required)" },
-    { "result-file", "FILE", false, "what the action would have reported; - reads stdin" },
+    { "result", "OUTPUT", false,
+      "what the action would have answered, as JSON if the definition says its type; - reads "
+      "stdin" },
+    { "result-file", "FILE", false, "the same from a file" },
     CTL_RUN_OPTION,
     { NULL, NULL, false, NULL },
 };
 
 static int read_options(const struct ctl_arguments *arguments,
-                        Saga__V1__ResolveStepRequest *request, struct buf *output, struct err *err)
+                        Saga__V1__ResolveStepRequest *request, struct err *err)
 {
     const char *step = ctl_option(arguments, "step"), *evidence = ctl_option(arguments, "evidence");
-    const char *file = ctl_option(arguments, "result-file");
     bool happened = ctl_option(arguments, "happened") != NULL;
     bool action = ctl_option(arguments, "action") != NULL;
     bool compensation = ctl_option(arguments, "compensation") != NULL;
@@ -41,8 +43,6 @@ static int read_options(const struct ctl_arguments *arguments,
         return err_set(err, ERR_INVALID, "--action or --compensation, not both");
     if (ctl_option_number(arguments, "fence", 0, INT64_MAX, 0, &request->fence, err))
         return (int)err->code;
-    if (file && ctl_read_file(file, LIMIT_PAYLOAD_BYTES, output, err))
-        return (int)err->code;
     request->step = (char *)step;
     request->evidence = (char *)evidence;
     request->result = happened ? SAGA__V1__RESOLVE_STEP_REQUEST__RESULT__RESULT_DID_HAPPEN
@@ -51,18 +51,47 @@ static int read_options(const struct ctl_arguments *arguments,
         request->operation = SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION;
     if (compensation)
         request->operation = SAGA__V1__OPERATION_KIND__OPERATION_KIND_COMPENSATION;
-    request->output.data = output->data;
-    request->output.len = output->size;
     return 0;
+}
+
+/* What the action would have answered; prints what is wrong. */
+static int make_output(struct ctl *ctl, const struct ctl_arguments *arguments,
+                       const Saga__V1__ResolveStepRequest *request, struct bytes *output)
+{
+    const struct ctl_payload given = { .text = ctl_option(arguments, "result"),
+                                       .file = ctl_option(arguments, "result-file") };
+    struct err err;
+    CLEANUP(ctl_saga_done) struct ctl_saga named = { .found = NULL };
+    CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
+    CLEANUP(revision_types_free_p) struct revision_types *types = NULL;
+    if (ctl_payload_read(&given, output, &err) != 0)
+        return ctl_print_error(&err);
+    if (!output->size)
+        return 0;
+    int rc = ctl_saga_find(ctl, arguments, &named);
+    if (rc == 0)
+        rc = ctl_saga_get(ctl, &named.ref, SAGA__V1__SAGA_VIEW__SAGA_VIEW_BASIC, &saga);
+    if (rc != 0)
+        return rc;
+    assert(saga);
+    rc = ctl_types_get(ctl, saga->namespace_, saga->definition, saga->revision, &types);
+    return rc != 0 ? rc
+                   : ctl_payload_make(types,
+                                      revision_types_step(types, request->step, request->operation),
+                                      "the result", &given, output);
 }
 
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
-    CLEANUP(buf_done) struct buf output = { .limit = LIMIT_PAYLOAD_BYTES };
+    CLEANUP(ctl_bytes_done) struct bytes output = { NULL, 0 };
     Saga__V1__ResolveStepRequest request = SAGA__V1__RESOLVE_STEP_REQUEST__INIT;
     struct err err;
-    if (read_options(arguments, &request, &output, &err))
+    if (read_options(arguments, &request, &err))
         return ctl_print_error(&err);
+    int rc = make_output(ctl, arguments, &request, &output);
+    if (rc != 0)
+        return rc;
+    request.output = (ProtobufCBinaryData){ .len = output.size, .data = output.data };
     return ctl_tell(ctl, arguments,
                     &(struct ctl_request){ "/saga.v1.OperatorService/ResolveStep", "resolved",
                                            &request.base, &request.saga, &request.actor });

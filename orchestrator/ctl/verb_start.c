@@ -1,7 +1,7 @@
 /* sagactl start: a saga for a business key. */
 #include "base/mem.h"
-#include "core/limits.h"
 #include "ctl/ctl.h"
+#include "ctl/ctl_payload.h"
 #include "ctl/names.h"
 #include "ctl/verbs.h"
 #include "wire/json_scalars.h"
@@ -10,38 +10,45 @@
 #include <string.h>
 
 static const struct ctl_option options[] = {
-    { "input", "TEXT", false, "input of the saga, as text" },
-    { "input-file", "FILE", false, "input from a file; - reads stdin" },
-    { "input-base64", "BASE64", false, "input as base64" },
+    { "input", "INPUT", false, "the same as the argument" },
+    { "file", "FILE", false, "input from a file; - reads stdin" },
+    { "input-base64", "BASE64", false, "input as base64, never as JSON" },
     { "label", "KEY=VALUE", true, "a label" },
     { "related", "UID", false, "the saga that this one corrects or repeats" },
+    { "at", "TIME", false,
+      "the first step does not begin before: 2026-03-02T14:05:00Z, or from now on: 10m" },
     { NULL, NULL, false, NULL },
 };
 
-/* At most one of the three; *ret is owned. */
-static int read_input(const struct ctl_arguments *arguments, struct bytes *ret, struct err *err)
+/* What the command line says. "DEFINITION KEY INPUT"; of two the second is the input if it looks
+ * like one, and none is given otherwise. */
+struct line {
+    const char *definition;
+    const char *key; /* "": the definition makes it of the input */
+    struct ctl_payload input;
+};
+
+static int read_line(const struct ctl_arguments *arguments, struct line *ret, struct err *err)
 {
-    const char *text = ctl_option(arguments, "input");
-    const char *file = ctl_option(arguments, "input-file");
-    const char *base64 = ctl_option(arguments, "input-base64");
-    if ((text != NULL) + (file != NULL) + (base64 != NULL) > 1)
-        return err_set(err, ERR_INVALID, "only one of --input, --input-file and --input-base64");
-    if (file) {
-        CLEANUP(buf_done) struct buf content = { 0 };
-        if (ctl_read_file(file, LIMIT_MESSAGE_BYTES, &content, err) != 0)
-            return err->code;
-        if (mem_bytes_copy(content.data, content.size, ret) != 0)
-            return err_set(err, ERR_NOMEM, "out of memory");
-        return 0;
-    }
-    if (base64) {
-        int rc = json_base64_read(base64, strlen(base64), ret);
-        return rc == 0    ? 0
-               : rc == -2 ? err_set(err, ERR_NOMEM, "out of memory")
-                          : err_set(err, ERR_INVALID, "--input-base64 is no base64");
-    }
-    if (mem_bytes_copy(text ? text : "", text ? strlen(text) : 0, ret) != 0)
-        return err_set(err, ERR_NOMEM, "out of memory");
+    const char *const *words = arguments->positional;
+    const char *option = ctl_option(arguments, "input");
+    struct line line = { words[0],
+                         "",
+                         { option, ctl_option(arguments, "file"),
+                           ctl_option(arguments, "input-base64") } };
+    bool given = line.input.text || line.input.file || line.input.base64;
+    const char *second = arguments->count > 1 ? words[1] : "";
+    bool looks_like_input = *second == '{' || strcmp(second, "-") == 0;
+    const char *input = arguments->count == 3        ? words[2]
+                        : !given && looks_like_input ? second
+                                                     : NULL;
+    if (input && given)
+        return err_set(err, ERR_INVALID, "give the input as an argument or by an option, not both");
+    if (input)
+        line.input.text = input;
+    if (input != second)
+        line.key = second;
+    *ret = line;
     return 0;
 }
 
@@ -81,60 +88,107 @@ static int read_labels(const struct ctl_arguments *arguments, struct labels *lab
     return 0;
 }
 
-static void write_started(const Saga__V1__StartSagaResponse *started,
-                          const struct ctl_arguments *arguments, struct buf *out)
+static int read_time(const char *text, Google__Protobuf__Timestamp *ret, struct err *err)
+{
+    int64_t delay_ms;
+    if (json_timestamp_read(text, &ret->seconds, &ret->nanos))
+        return 0;
+    if (!ctl_duration(text, &delay_ms))
+        return err_set(err, ERR_INVALID,
+                       "--at must be a time such as 2026-03-02T14:05:00Z or, from now on, 90s, 10m "
+                       "or 2h, not \"%s\"",
+                       text);
+    int64_t at_ms = ctl_now_ms() + delay_ms;
+    ret->seconds = at_ms / 1000;
+    ret->nanos = (int32_t)(at_ms % 1000) * 1000000;
+    return 0;
+}
+
+/* The input as it goes out; prints what is wrong. Bytes without a type need no question. */
+static int make_input(struct ctl *ctl, const struct line *line, struct bytes *input)
+{
+    struct err err;
+    CLEANUP(revision_types_free_p) struct revision_types *types = NULL;
+    if (ctl_payload_read(&line->input, input, &err) != 0)
+        return ctl_print_error(&err);
+    if (!input->size || line->input.base64)
+        return 0;
+    int rc = ctl_types_get(ctl, ctl->namespace_, line->definition, 0, &types);
+    return rc != 0 ? rc
+                   : ctl_payload_make(types, revision_types_input(types), "the input", &line->input,
+                                      input);
+}
+
+static void write_started(const Saga__V1__StartSagaResponse *started, const struct line *line,
+                          struct buf *out)
 {
     buf_text(out, started->existed ? "is there already: " : "started: ");
-    screen_text(out, arguments->positional[0]);
+    screen_text(out, line->definition);
     buf_text(out, " ");
-    screen_text(out, arguments->positional[1]);
+    screen_text(out, *started->saga_id ? started->saga_id : line->key);
     buf_printf(out, " (run %d, revision %d, %s)", started->run, started->revision, started->uid);
     if (started->existed)
         buf_printf(out, ", %s", name_saga_state(started->state));
     buf_text(out, "\n");
 }
 
-static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
+/* The request is filled but for its input and labels. */
+static int start(struct ctl *ctl, const struct line *line, Saga__V1__StartSagaRequest *request)
 {
-    struct err err;
-    struct bytes input = { NULL, 0 };
-    CLEANUP(labels_done) struct labels labels = { .count = 0 };
-    if (read_labels(arguments, &labels, &err) != 0 || read_input(arguments, &input, &err) != 0)
-        return ctl_print_error(&err);
-    const char *related = ctl_option(arguments, "related");
-    Saga__V1__StartSagaRequest request = SAGA__V1__START_SAGA_REQUEST__INIT;
-    if (ctl->namespace_)
-        request.namespace_ = (char *)ctl->namespace_;
-    request.definition = (char *)arguments->positional[0];
-    request.saga_id = (char *)arguments->positional[1];
-    request.input = (ProtobufCBinaryData){ .len = input.size, .data = input.data };
-    request.labels = labels.list;
-    request.n_labels = labels.count;
-    if (related)
-        request.related_saga = (char *)related;
+    CLEANUP(ctl_bytes_done) struct bytes input = { NULL, 0 };
+    int rc = make_input(ctl, line, &input);
+    if (rc != 0)
+        return rc;
+    request->input = (ProtobufCBinaryData){ .len = input.size, .data = input.data };
     CLEANUP(ctl_message_free_p) Saga__V1__StartSagaResponse *started = NULL;
-    int rc = ctl_call(ctl, "/saga.v1.SagaService/StartSaga", &request.base,
-                      &saga__v1__start_saga_response__descriptor, &started);
-    mem_free(input.data);
+    rc = ctl_call(ctl, "/saga.v1.SagaService/StartSaga", &request->base,
+                  &saga__v1__start_saga_response__descriptor, &started);
     if (rc != 0)
         return rc;
     if (ctl->json)
         return ctl_print_message(&started->base);
     CLEANUP(buf_done) struct buf text = { 0 };
-    write_started(started, arguments, &text);
+    write_started(started, line, &text);
     return ctl_print_text(&text);
+}
+
+static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
+{
+    struct err err;
+    struct line line;
+    CLEANUP(labels_done) struct labels labels = { .count = 0 };
+    Saga__V1__StartSagaRequest request = SAGA__V1__START_SAGA_REQUEST__INIT;
+    Google__Protobuf__Timestamp at = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    const char *time = ctl_option(arguments, "at");
+    if (read_line(arguments, &line, &err) != 0 || read_labels(arguments, &labels, &err) != 0 ||
+        (time && read_time(time, &at, &err) != 0))
+        return ctl_print_error(&err);
+    if (ctl->namespace_)
+        request.namespace_ = (char *)ctl->namespace_;
+    request.definition = (char *)line.definition;
+    request.saga_id = (char *)line.key;
+    request.labels = labels.list;
+    request.n_labels = labels.count;
+    request.start_at = time ? &at : NULL;
+    (void)ctl_take_text(arguments, "related", &request.related_saga); /* it may be absent */
+    return start(ctl, &line, &request);
 }
 
 const struct ctl_verb verb_start = {
     "start",
-    "DEFINITION KEY",
-    2,
-    2,
+    "DEFINITION [KEY] [INPUT|-]",
+    1,
+    3,
     options,
     "start a saga for a business key\n"
     "\n"
-    "The same key with the same input again is answered with the saga that is there: repeating "
-    "the\n"
-    "command is safe. The same key with other input is refused.",
+    "  sagactl start settlement '{\"paymentId\": \"p-17\", \"amountCents\": \"1250\"}'\n"
+    "\n"
+    "The input is JSON of the definition's input type; - reads it from stdin. Of a definition "
+    "without\n"
+    "one it is taken as it is. KEY may be left out where the definition makes it of the input: an\n"
+    "argument that begins with { is the input. The same key with the same input again is answered\n"
+    "with the saga that is there: repeating the command is safe. The same key with other input is\n"
+    "refused.",
     run,
 };

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/uuid.h"
 #include "ctl/ctl.h"
+#include "ctl/ctl_payload.h"
 #include "ctl/verbs.h"
 
 #include <stdio.h>
@@ -11,43 +12,42 @@ static const struct ctl_option options[] = {
     { NULL, NULL, false, NULL },
 };
 
-static int get_full(struct ctl *ctl, const char *uid, Saga__V1__Saga **ret)
+/* Adds the saga to the text, or to the list of JSON. */
+static int show_one(struct ctl *ctl, const Saga__V1__Saga *saga, struct where_view *view,
+                    json_t *sagas, struct buf *text)
 {
-    Saga__V1__SagaRef ref = SAGA__V1__SAGA_REF__INIT;
-    Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
-    ref.uid = (char *)uid;
-    request.saga = &ref;
-    request.view = SAGA__V1__SAGA_VIEW__SAGA_VIEW_FULL;
-    return ctl_call(ctl, "/saga.v1.SagaService/GetSaga", &request.base, &saga__v1__saga__descriptor,
-                    ret);
-}
-
-static int add_json(json_t *sagas, const Saga__V1__Saga *saga)
-{
-    Saga__V1__ListSagasResponse page = SAGA__V1__LIST_SAGAS_RESPONSE__INIT;
-    Saga__V1__Saga *only[] = { (Saga__V1__Saga *)saga };
+    CLEANUP(revision_types_free_p) struct revision_types *types = ctl_types_of_saga(ctl, saga);
+    json_t *value;
     struct err err;
-    page.sagas = only;
-    page.n_sagas = 1;
-    return ctl_add_page(sagas, &page.base, "sagas", &err) == 0 ? 0 : ctl_print_error(&err);
+    if (!ctl->json) {
+        view->types = types;
+        buf_text(text, text->size ? "\n" : "");
+        where_write(saga, view, text);
+        return 0;
+    }
+    if (ctl_saga_json(saga, types, &value, &err) != 0)
+        return ctl_print_error(&err);
+    if (json_array_append_new(sagas, value) == 0)
+        return 0;
+    (void)err_set(&err, ERR_NOMEM, "out of memory");
+    return ctl_print_error(&err);
 }
 
 /* All of them, in the order of `uids`. */
 static int show(struct ctl *ctl, const char *const *uids, size_t count)
 {
-    const struct where_view view = ctl_where_view(ctl);
+    struct where_view view = ctl_where_view(ctl);
     CLEANUP(buf_done) struct buf text = { 0 };
     json_t *sagas = json_array();
     int rc = 0;
+    view.payload_max = CTL_PAYLOAD_SHOWN;
     for (size_t i = 0; rc == 0 && i < count; i++) {
         CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
-        rc = get_full(ctl, uids[i], &saga);
-        if (rc == 0 && ctl->json)
-            rc = add_json(sagas, saga);
-        else if (rc == 0) {
-            buf_text(&text, i ? "\n" : "");
-            where_write(saga, &view, &text);
-        }
+        Saga__V1__SagaRef ref = SAGA__V1__SAGA_REF__INIT;
+        ref.uid = (char *)uids[i];
+        rc = ctl_saga_get(ctl, &ref, SAGA__V1__SAGA_VIEW__SAGA_VIEW_FULL, &saga);
+        if (rc == 0)
+            rc = show_one(ctl, saga, &view, sagas, &text);
     }
     if (rc != 0 || !ctl->json) {
         json_decref(sagas);
@@ -103,6 +103,7 @@ const struct ctl_verb verb_where = {
     "where an operation stands: every saga of a key, its steps, what it waits for\n"
     "\n"
     "Looks in every definition, every run and, without --namespace, in every namespace. Says what\n"
-    "each step did, what the saga waits for now and until when, and the command to try next.",
+    "each step did, what the saga waits for now and until when, and the command to try next. Long\n"
+    "payloads are cut: sagactl get --full.",
     run,
 };

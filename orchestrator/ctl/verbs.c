@@ -7,6 +7,7 @@ const struct ctl_verb *const ctl_verbs[] = {
     &verb_definition_list,
     &verb_definition_get,
     &verb_start,
+    &verb_signal,
     &verb_wait,
     &verb_get,
     &verb_list,

@@ -171,6 +171,12 @@ void where_write_advice(const Saga__V1__Saga *saga, const struct where_view *vie
     case SAGA__V1__WAIT_KIND__WAIT_KIND_DELAY:
         advise(saga, view, "wait", "it goes on by itself", out);
         break;
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_SIGNAL:
+        where_write_command(saga, view, "signal", out);
+        buf_text(out, " ");
+        screen_shell_word(out, waiting->signal);
+        buf_text(out, " --id ...   (in place of who would send it)");
+        break;
     case SAGA__V1__WAIT_KIND__WAIT_KIND_OPERATOR:
         advise_person(saga, view, out);
         break;

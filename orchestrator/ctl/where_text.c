@@ -164,6 +164,10 @@ static void write_times(const Saga__V1__Saga *saga, const struct where_view *vie
 {
     line_begin(out, "started");
     screen_time(out, saga->start_time, view->now_ms);
+    if (saga->start_at_time && !saga_state_is_end(saga->state)) {
+        buf_text(out, ", to begin at ");
+        screen_time(out, saga->start_at_time, view->now_ms);
+    }
     if (saga->deadline_time && !saga_state_is_end(saga->state)) {
         buf_text(out, ", deadline ");
         screen_time(out, saga->deadline_time, view->now_ms);
@@ -290,6 +294,12 @@ static void write_waiting_for(const Saga__V1__Waiting *waiting, const struct whe
         write_of_step(waiting, out);
         write_until(waiting, " at ", view, out);
         break;
+    case SAGA__V1__WAIT_KIND__WAIT_KIND_SIGNAL:
+        buf_text(out, "the signal ");
+        screen_text(out, waiting->signal);
+        write_of_step(waiting, out);
+        write_until(waiting, ", given up at ", view, out);
+        break;
     default:
         buf_text(out, "something that this sagactl does not know");
         break;
@@ -325,7 +335,11 @@ void where_write(const Saga__V1__Saga *saga, const struct where_view *view, stru
     write_cause(saga, view, out);
     write_pending(saga, view, out);
     write_times(saga, view, out);
+    bool cut = where_write_input(saga, view, out);
     write_steps(saga, view, out);
+    cut |= where_write_outputs(saga, view, out);
+    if (cut)
+        where_write_cut(saga, view, out);
     where_write_unknown(saga, view, out);
     write_waiting(saga, view, out);
     CLEANUP(buf_done) struct buf advice = { 0 };

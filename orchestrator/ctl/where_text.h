@@ -7,10 +7,14 @@
 
 #include <saga/v1/saga.pb-c.h>
 
+struct revision_types;
+
 struct where_view {
     int64_t now_ms;
     bool color;
-    const char *address; /* NULL: the default one; else commands name it */
+    const char *address;                /* NULL: the default one; else commands name it */
+    const struct revision_types *types; /* of the saga's revision; NULL: payloads are bytes */
+    size_t payload_max;                 /* longer payloads are cut; 0: none is */
 };
 
 void where_write(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
@@ -18,6 +22,12 @@ void where_write(const Saga__V1__Saga *saga, const struct where_view *view, stru
  * what else the saga is in doubt of. "" when there is nothing. */
 void where_write_unknown(const Saga__V1__Saga *saga, const struct where_view *view,
                          struct buf *out);
+/* The saga's input; what its steps answered. True: something was cut. */
+bool where_write_input(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+bool where_write_outputs(const Saga__V1__Saga *saga, const struct where_view *view,
+                         struct buf *out);
+/* How to see what was cut. */
+void where_write_cut(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
 /* " CODE: message"; "" for NULL and for an empty one. */
 void where_write_error(const Saga__V1__ErrorInfo *error, struct buf *out);
 /* "sagactl [--address A] [--namespace N] VERB DEFINITION KEY" */

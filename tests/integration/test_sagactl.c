@@ -156,7 +156,7 @@ static void test_start_is_safe_to_repeat_and_refuses_other_input(void **state)
     EXPECT(1, "ALREADY_EXISTS", "start", "plain", "p 1", "--input", "other");
     EXPECT(1, "INPUT_MISMATCH", "start", "plain", "p 1", "--input-base64", "AAE=");
     EXPECT(1, "NOT_FOUND", "start", "nothing", "p");
-    EXPECT(2, "only one of", "start", "plain", "p", "--input", "a", "--input-file", "b");
+    EXPECT(2, "in only one way", "start", "plain", "p", "--input", "a", "--file", "b");
     EXPECT(2, "KEY=VALUE", "start", "plain", "p", "--label", "shop");
     EXPECT(2, "is no base64", "start", "plain", "p", "--input-base64", "*");
     EXPECT(0, "plain p 1 (run 1): SUCCEEDED", "wait", "plain", "p 1", "--timeout", "10");

@@ -34,7 +34,7 @@ static void test_options_stand_anywhere(void **state)
     assert_string_equal(arguments.positional[0], "settlement");
     assert_string_equal(arguments.positional[1], "order-1");
     assert_string_equal(ctl_option(&arguments, "input"), "--x");
-    assert_null(ctl_option(&arguments, "input-file"));
+    assert_null(ctl_option(&arguments, "file"));
     const char *const *labels;
     assert_int_equal(ctl_option_all(&arguments, "label", &labels), 2);
     assert_string_equal(labels[0], "a=1");

@@ -25,7 +25,7 @@ static Saga__V1__Saga *saga_from(const char *json)
 
 static void render(const char *json, bool color, const char *address, struct buf *out)
 {
-    const struct where_view view = { NOW_MS, color, address };
+    const struct where_view view = { .now_ms = NOW_MS, .color = color, .address = address };
     Saga__V1__Saga *saga = saga_from(json);
     where_write(saga, &view, out);
     assert_false(out->failed);
@@ -129,6 +129,12 @@ static void test_what_it_waits_for_and_until_when(void **state)
           "still be on its way for risk until 2026-03-02 14:10:11 (in 2 min)", "sagactl wait d k" },
         { "{\"kind\":\"WAIT_KIND_RETRY\",\"step\":\"s\",\"untilTime\":\"2026-03-02T14:08:11Z\"}",
           "the next try for s at 2026-03-02 14:08:11 (0 s ago)", "sagactl retry d k" },
+        { "{\"kind\":\"WAIT_KIND_SIGNAL\",\"step\":\"s\",\"signal\":\"confirmed\","
+          "\"untilTime\":\"2026-03-02T14:08:41Z\"}",
+          "the signal confirmed for s, given up at 2026-03-02 14:08:41 (in 30 s)",
+          "sagactl signal d k confirmed --id ..." },
+        { "{\"kind\":\"WAIT_KIND_DELAY\",\"step\":\"s\",\"untilTime\":\"2026-03-02T14:08:41Z\"}",
+          "the end of the delay for s at 2026-03-02 14:08:41 (in 30 s)", "sagactl wait d k" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct buf json = { 0 }, text = { 0 };
@@ -143,6 +149,34 @@ static void test_what_it_waits_for_and_until_when(void **state)
         buf_done(&json);
         buf_done(&text);
     }
+}
+
+#define PAYLOADS                                                                                   \
+    "{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\","                            \
+    "\"startTime\":\"2026-03-02T14:05:11Z\",\"startAtTime\":\"2026-03-02T14:08:41Z\","             \
+    "\"state\":\"SAGA_STATE_RUNNING\",\"input\":\"eyJhIjogMTJ9\",\"steps\":["                      \
+    "{\"name\":\"a\",\"output\":\"AAEC\"},{\"name\":\"b\"},{\"name\":\"c\",\"output\":\"b2s=\"}]}"
+
+/* Of a revision that says no types; test_revision_types has the others. */
+static void test_input_and_outputs_are_shown_and_long_ones_cut(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render(PAYLOADS, false, NULL, &text);
+    const char *input = strstr(buf_cstr(&text), "  input    {\"a\": 12}\n    STEP");
+    const char *outputs = strstr(buf_cstr(&text), "  output   a: base64 AAEC\n           c: ok\n");
+    if (!input || !outputs || input > outputs || strstr(buf_cstr(&text), "--full") ||
+        !strstr(buf_cstr(&text), ", to begin at 2026-03-02 14:08:41 (in 30 s)\n"))
+        fail_msg("%s", buf_cstr(&text));
+    buf_done(&text);
+    const struct where_view view = { .now_ms = NOW_MS, .payload_max = 5 };
+    Saga__V1__Saga *saga = saga_from(PAYLOADS);
+    where_write(saga, &view, &text);
+    saga__v1__saga__free_unpacked(saga, NULL);
+    if (!strstr(buf_cstr(&text), "  input    {\"a\":... (9 bytes)\n") ||
+        !strstr(buf_cstr(&text), "           c: ok\n  cut      sagactl get d k --full   ("))
+        fail_msg("%s", buf_cstr(&text));
+    buf_done(&text);
 }
 
 static void test_a_cancel_that_waits_for_the_pivot(void **state)
@@ -293,7 +327,7 @@ static void test_a_suspended_saga_says_why_and_how_it_goes_on(void **state)
 
 static void render_parked(const char *json, struct buf *out)
 {
-    const struct where_view view = { NOW_MS, false, "h:1" };
+    const struct where_view view = { .now_ms = NOW_MS, .address = "h:1" };
     ProtobufCMessage *message;
     struct err err;
     ASSERT_OK(wire_json_decode(json, strlen(json), &saga__v1__list_parked_response__descriptor,
@@ -342,7 +376,7 @@ static void test_parked_groups_are_a_table_with_the_command_of_the_oldest(void *
 static void test_the_guard_floor_names_its_holder_and_the_statements(void **state)
 {
     (void)state;
-    const struct where_view view = { NOW_MS, false, NULL };
+    const struct where_view view = { .now_ms = NOW_MS };
     Saga__V1__GetGuardFloorResponse floor = SAGA__V1__GET_GUARD_FLOOR_RESPONSE__INIT;
     Google__Protobuf__Timestamp time = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
     Google__Protobuf__Timestamp started = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
@@ -378,7 +412,7 @@ static void test_the_guard_floor_names_its_holder_and_the_statements(void **stat
 static void advice_for(Saga__V1__ParkReason reason, Saga__V1__SagaState phase, bool past_pivot,
                        struct buf *out)
 {
-    const struct where_view view = { NOW_MS, false, NULL };
+    const struct where_view view = { .now_ms = NOW_MS };
     Saga__V1__Park park = SAGA__V1__PARK__INIT;
     Saga__V1__Waiting waiting = SAGA__V1__WAITING__INIT;
     Saga__V1__Saga saga = SAGA__V1__SAGA__INIT;
@@ -474,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_unknown_outcome_names_step_error_and_way_out),
         cmocka_unit_test(test_a_saga_that_turned_back_tells_its_first_cause),
         cmocka_unit_test(test_what_it_waits_for_and_until_when),
+        cmocka_unit_test(test_input_and_outputs_are_shown_and_long_ones_cut),
         cmocka_unit_test(test_a_cancel_that_waits_for_the_pivot),
         cmocka_unit_test(test_an_unknown_outcome_tells_all_that_is_known_and_how_to_settle_it),
         cmocka_unit_test(test_an_unknown_outcome_says_what_its_class_and_its_times_mean),
