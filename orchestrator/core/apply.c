@@ -281,8 +281,10 @@ static void apply_ended(struct saga *saga, const struct journal_entry *entry)
         attempts->unsettled++;
         attempts->unknown_seq = entry->seq;
     }
-    if (entry->outcome == OUTCOME_STREAM_LOST)
+    if (entry->outcome == OUTCOME_STREAM_LOST) {
         attempts->lost_seq = entry->seq;
+        saga->action_lost |= entry->operation == OPERATION_ACTION;
+    }
 }
 
 static bool has_operation(const struct saga *saga, const struct journal_entry *entry)

@@ -203,7 +203,7 @@ int64_t plan_backoff_until_ms(const struct saga *saga, size_t step, enum operati
 int64_t plan_settle_until_ms(const struct saga *saga, size_t step)
 {
     int64_t until = 0;
-    for (size_t i = 0; i < saga->definition->step_count; i++) {
+    for (size_t i = 0; saga->action_lost && i < saga->definition->step_count; i++) {
         const struct slot *lost = saga_slot(saga, saga->steps[i].of[OPERATION_ACTION].lost_seq);
         if (lost)
             until = larger(until, lost->entry.lease_until_ms);
@@ -353,12 +353,11 @@ enum stop plan_stop(const struct saga *saga, size_t step, enum operation operati
 {
     const struct operation_rule *rule = saga_rule(saga, step, operation);
     const struct attempts *attempts = saga_attempts(saga, step, operation);
-    int64_t since = plan_since_ms(saga, step, operation);
-    *ret_at_ms = since;
-    if (plan_limit_reached(saga))
-        return STOP_LIMIT;
-    if (operation == OPERATION_ACTION && plan_task_is_too_large(saga))
-        return STOP_TASK_LIMIT;
+    bool too_large = operation == OPERATION_ACTION && plan_task_is_too_large(saga);
+    if (plan_limit_reached(saga) || too_large) {
+        *ret_at_ms = plan_since_ms(saga, step, operation);
+        return plan_limit_reached(saga) ? STOP_LIMIT : STOP_TASK_LIMIT;
+    }
     const struct slot *first = saga_slot(saga, attempts->budget_seq);
     int64_t window_at_ms = INT64_MAX;
     if (attempts->unsettled > 0 && rule->window_ms)
@@ -366,7 +365,9 @@ enum stop plan_stop(const struct saga *saga, size_t step, enum operation operati
     if (first) {
         int64_t first_ms = first->entry.leased_at_ms;
         /* At the end of the budget, or at once if its tries are used up. */
-        if (!retry_is_spent(&rule->retry, attempts->budget_tries, first_ms, first_ms))
+        if (retry_is_spent(&rule->retry, attempts->budget_tries, first_ms, first_ms))
+            *ret_at_ms = plan_since_ms(saga, step, operation);
+        else
             *ret_at_ms = retry_until_ms(&rule->retry, first_ms) +
                          plan_suspended_ms(saga, attempts->budget_seq);
         if (*ret_at_ms <= window_at_ms)
@@ -377,7 +378,7 @@ enum stop plan_stop(const struct saga *saga, size_t step, enum operation operati
         return STOP_WINDOW;
     }
     if (rule->start_timeout_ms && attempts->tries == 0 && saga->row.started_at_ms) {
-        *ret_at_ms = since + rule->start_timeout_ms;
+        *ret_at_ms = plan_since_ms(saga, step, operation) + rule->start_timeout_ms;
         return STOP_START_TIMEOUT;
     }
     *ret_at_ms = INT64_MAX;
@@ -415,10 +416,8 @@ size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable 
         if (!plan_is_free(saga, &turn) ||
             now_ms < plan_not_before_ms(saga, turn.step, turn.operation))
             continue;
-        int64_t since = plan_since_ms(saga, turn.step, turn.operation);
-        ret[count++] =
-            (struct grantable){ (uint16_t)turn.step, turn.operation, since ? since : now_ms,
-                                saga_rule(saga, turn.step, turn.operation) };
+        ret[count++] = (struct grantable){ (uint16_t)turn.step, turn.operation,
+                                           saga_rule(saga, turn.step, turn.operation) };
     }
     return count;
 }

@@ -34,7 +34,7 @@ static bool summaries_equal(const struct saga *a, const struct saga *b)
            a->park_seq == b->park_seq && a->retry_seq == b->retry_seq &&
            a->moved_seq == b->moved_seq && a->resumed_seq == b->resumed_seq &&
            a->pending_seq == b->pending_seq && a->deadline_parked == b->deadline_parked &&
-           a->overdue_seq == b->overdue_seq;
+           a->action_lost == b->action_lost && a->overdue_seq == b->overdue_seq;
 }
 
 /* The end is the row's to say: what ended the last lease may not have known that it was. */

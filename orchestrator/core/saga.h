@@ -186,7 +186,6 @@ MUST_USE int saga_on_resume(struct saga *saga, const char *actor, const char *re
 struct grantable {
     uint16_t step;
     enum operation operation;
-    int64_t since_ms;                  /* grantable since */
     const struct operation_rule *rule; /* PROBE: the probe's */
 };
 /* Fills ret and returns how many, at most max. Also right between an event and its commit: so a

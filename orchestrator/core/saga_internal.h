@@ -77,6 +77,7 @@ struct saga {
     int64_t moved_seq;       /* last decision that let the whole saga go on */
     int64_t resumed_seq;     /* last RESUME after SUSPENDED */
     bool deadline_parked;    /* which it does only once */
+    bool action_lost;        /* an action has a lost_seq */
     int64_t pending_seq;     /* the cancel that waits for the pivot, or did */
     int64_t overdue_seq;     /* the deadline that does, or did */
     struct step_summary *steps;
