@@ -201,7 +201,8 @@ static int compare(const void *a, const void *b)
 static double median_us(int64_t *times, size_t count)
 {
     qsort(times, count, sizeof *times, compare);
-    return (double)times[count / 2] / SPAN / 1000.0;
+    size_t middle = count / 2;
+    return (double)times[middle] / SPAN / 1000.0;
 }
 
 /* Prints the shape's figures; the ratio. */
