@@ -277,6 +277,17 @@ static void start_exists(struct engine *engine, struct flight *flight)
     slot_queue(engine, slot, &item->work);
 }
 
+/* Its revision is not stored any more: another node deleted it, and the copy of what is current was
+ * out of date. Nothing is durable, so it begins anew with what is current now. */
+static void start_lost(struct engine *engine, struct flight *flight)
+{
+    struct start_item *item = CONTAINER(flight->work, struct start_item, work);
+    definitions_forget_current(engine, item->namespace_, item->definition);
+    credit_back(flight);
+    slot_free(engine, flight->slot);
+    start_requeue(engine, item);
+}
+
 /* --- loads
  * ------------------------------------------------------------------------------------------ */
 
@@ -404,7 +415,10 @@ static void complete_write(struct engine *engine, struct flight *flight)
     case STORE_LOST:
     case STORE_NOT_FOUND:
         COUNT(engine, decisions_lost, 1);
-        decide_anew(engine, flight);
+        if (flight->op.kind == STORE_START)
+            start_lost(engine, flight);
+        else
+            decide_anew(engine, flight);
         return;
     case STORE_UNKNOWN:
     case STORE_PENDING:

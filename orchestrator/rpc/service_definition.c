@@ -92,19 +92,21 @@ static int register_checked(struct call *call, const struct definition *definiti
     int rc = definition_encode(definition, &content, err);
     if (rc)
         return rc;
-    struct store_definition stored = { 0 };
-    bool created = false;
-    rc = store_reader_register(reader, definition->namespace_, definition->name, &content,
-                               validate_only, &stored, &created, err);
+    struct store_registered registered = { 0 };
+    struct store_register what = { .namespace_ = definition->namespace_,
+                                   .name = definition->name,
+                                   .content = content,
+                                   .validate_only = validate_only };
+    rc = store_reader_register(reader, &what, &registered, err);
     mem_free(content.data);
     if (rc)
         return rc;
-    if (created && !validate_only)
-        rc = tell_engine(call->server->engine, &stored, err);
+    if (!validate_only) /* also what was there: it may have become the current one */
+        rc = tell_engine(call->server->engine, &registered.revision, err);
     if (!rc)
-        rc = fill_registered(&call->arena, &stored, &reply->registered, err);
-    reply->created = created && !validate_only;
-    store_definition_done(&stored);
+        rc = fill_registered(&call->arena, &registered.revision, &reply->registered, err);
+    reply->created = registered.created && !validate_only;
+    store_registered_done(&registered);
     return rc;
 }
 
@@ -159,8 +161,9 @@ static void run_get(struct query *query, struct store_reader *reader)
     Saga__V1__RegisteredDefinition *reply = NULL;
     struct store_definition stored = { 0 };
     struct err err;
-    int rc = store_reader_definition(reader, namespace_or_default(request->namespace_),
-                                     request->name, request->revision, &stored, &err);
+    int rc =
+        store_reader_definition(reader, namespace_or_default(request->namespace_), request->name,
+                                request->revision, request->with_descriptors, &stored, &err);
     if (!rc)
         rc = fill_registered(&call->arena, &stored, &reply, &err);
     store_definition_done(&stored);

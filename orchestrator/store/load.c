@@ -162,17 +162,16 @@ static void take_definition(const struct load_group *group, const PGresult *resu
         return;
     struct err err = { 0 };
     struct columns columns = { .result = result, .table = "definition_revision", .err = &err };
-    int32_t revision = columns_int4(&columns);
-    int64_t now_ms = columns_time_ms(&columns);
-    struct bytes content = columns_bytes(&columns);
+    op->revision = columns_int4(&columns);
+    op->now_ms = columns_time_ms(&columns);
+    op->content = columns_bytes(&columns);
+    op->descriptors = columns_bytes(&columns);
+    op->paused = columns_bool(&columns);
+    op->pause_reason = columns_text(&columns);
     if (columns.failed) {
-        mem_free(content.data);
         fail(op, &err);
         return;
     }
-    op->revision = revision;
-    op->now_ms = now_ms;
-    op->content = content;
     op->result = STORE_OK;
 }
 

@@ -1,6 +1,5 @@
 #include "store/reader_internal.h"
 
-#include "base/sha256.h"
 #include "store/connect.h"
 #include "store/sqlstate.h"
 
@@ -69,7 +68,7 @@ static int failed(struct store_reader *reader, const PGresult *result, const cha
     return (int)err->code;
 }
 
-static int command(struct store_reader *reader, const char *sql, struct err *err)
+int reader_command(struct store_reader *reader, const char *sql, struct err *err)
 {
     CLEANUP(connect_clear_p) PGresult *result = PQexec(reader->conn, sql);
     if (PQresultStatus(result) != PGRES_COMMAND_OK)
@@ -108,7 +107,7 @@ static int try_once(struct store_reader *reader, reader_fn *fn, void *ctx, struc
     int rc = fn(reader, ctx, err);
     struct err ignored; /* the first error is the one to tell */
     if (rc != 0 && reader->conn && PQtransactionStatus(reader->conn) != PQTRANS_IDLE &&
-        command(reader, "ROLLBACK", &ignored) != 0)
+        reader_command(reader, "ROLLBACK", &ignored) != 0)
         PQfinish(TAKE(reader->conn));
     return rc;
 }
@@ -219,12 +218,12 @@ static int get_run(struct store_reader *reader, void *ctx, struct err *err)
     struct uuid uid = { { 0 } };
     store_saga_done(&get->saga); /* of a first try that broke */
     mem_free(TAKE(get->definition.data));
-    if (command(reader, control_stmts[CONTROL_BEGIN_READ].sql, err) != 0 ||
+    if (reader_command(reader, control_stmts[CONTROL_BEGIN_READ].sql, err) != 0 ||
         resolve(reader, get->ref, &uid, err) != 0 || get_row(reader, get, &uid, err) != 0 ||
         (get->entries && get_entries(reader, get, &uid, err) != 0) ||
         (get->content && get_content(reader, get, err) != 0))
         return (int)err->code;
-    return command(reader, "COMMIT", err);
+    return reader_command(reader, "COMMIT", err);
 }
 
 static int get_all(struct store_reader *reader, struct get *get, struct store_saga *ret_saga,
@@ -430,230 +429,5 @@ int store_reader_list(struct store_reader *reader, const struct store_list_filte
         return rc;
     }
     *ret_count = list.count;
-    return 0;
-}
-
-/* --- definitions ---------------------------------------------------------------------------- */
-
-void store_definition_done(struct store_definition *definition)
-{
-    mem_free(definition->namespace_);
-    mem_free(definition->name);
-    mem_free(definition->content.data);
-    *definition = (struct store_definition){ 0 };
-}
-
-static int decode_definition(const PGresult *result, int row, struct store_definition *ret,
-                             struct err *err)
-{
-    struct columns columns = {
-        .result = result, .row = row, .table = "definition_revision", .err = err
-    };
-    struct store_definition definition = { 0 };
-    definition.namespace_ = columns_text(&columns);
-    definition.name = columns_text(&columns);
-    definition.revision = columns_int4(&columns);
-    definition.created_at_ms = columns_time_ms(&columns);
-    definition.current = columns_bool(&columns);
-    definition.content = columns_bytes(&columns);
-    if (columns.failed) {
-        store_definition_done(&definition);
-        return (int)err->code;
-    }
-    *ret = definition;
-    return 0;
-}
-
-struct registration {
-    const char *namespace_, *name;
-    const struct bytes *content;
-    uint8_t digest[32];
-    bool validate_only;
-    struct store_definition definition;
-    bool created;
-};
-
-static struct params *start_named(struct store_reader *reader, enum read_stmt_id id,
-                                  const struct registration *what)
-{
-    struct params *params = reader_start(reader, id);
-    params_text(params, what->namespace_);
-    params_text(params, what->name);
-    return params;
-}
-
-/* Runs what was filled and takes its one row, if there is one. */
-static int take_definition(struct store_reader *reader, struct store_definition *ret,
-                           bool *ret_found, struct err *err)
-{
-    CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (reader_execute(reader, &result, err) != 0)
-        return (int)err->code;
-    *ret_found = PQntuples(result) > 0;
-    return *ret_found ? decode_definition(result, 0, ret, err) : 0;
-}
-
-/* The same content as a stored revision? */
-static int register_find(struct store_reader *reader, struct registration *what, bool *ret_found,
-                         struct err *err)
-{
-    struct params *params = start_named(reader, READ_REGISTER_FIND, what);
-    params_blob(params, what->digest, sizeof what->digest);
-    return take_definition(reader, &what->definition, ret_found, err);
-}
-
-static int register_preview(struct store_reader *reader, struct registration *what, struct err *err)
-{
-    bool found = false;
-    if (register_find(reader, what, &found, err) != 0)
-        return (int)err->code;
-    what->created = !found;
-    if (found)
-        return 0;
-    struct store_definition current = { 0 };
-    struct params *params = start_named(reader, READ_DEFINITION, what);
-    params_int4(params, 0);
-    if (take_definition(reader, &current, &found, err) != 0)
-        return (int)err->code;
-    what->definition.revision = found ? current.revision + 1 : 1;
-    store_definition_done(&current);
-    what->definition.namespace_ = mem_strdup(what->namespace_);
-    what->definition.name = mem_strdup(what->name);
-    if (!what->definition.namespace_ || !what->definition.name ||
-        mem_bytes_copy(what->content->data, what->content->size, &what->definition.content) != 0)
-        return err_set(err, ERR_NOMEM, "register");
-    return 0;
-}
-
-static int run_named(struct store_reader *reader, enum read_stmt_id id,
-                     const struct registration *what, struct err *err)
-{
-    CLEANUP(connect_clear_p) PGresult *result = NULL;
-    (void)start_named(reader, id, what);
-    return reader_execute(reader, &result, err);
-}
-
-static int register_run(struct store_reader *reader, void *ctx, struct err *err)
-{
-    struct registration *what = ctx;
-    store_definition_done(&what->definition); /* of a first try that broke */
-    if (what->validate_only)
-        return register_preview(reader, what, err);
-    bool found = false;
-    if (command(reader, "BEGIN", err) != 0 ||
-        run_named(reader, READ_REGISTER_NAME, what, err) != 0 ||
-        run_named(reader, READ_REGISTER_LOCK, what, err) != 0 ||
-        register_find(reader, what, &found, err) != 0)
-        return (int)err->code;
-    what->created = !found;
-    if (!found) {
-        struct params *params = start_named(reader, READ_REGISTER_ADD, what);
-        params_blob(params, what->digest, sizeof what->digest);
-        params_blob(params, what->content->data, what->content->size);
-        if (take_definition(reader, &what->definition, &found, err) != 0)
-            return (int)err->code;
-        if (!found)
-            return err_set(err, ERR_INTERNAL, "register: no revision came back");
-    }
-    return command(reader, "COMMIT", err);
-}
-
-int store_reader_register(struct store_reader *reader, const char *namespace_, const char *name,
-                          const struct bytes *content, bool validate_only,
-                          struct store_definition *ret, bool *ret_created, struct err *err)
-{
-    struct registration what = {
-        .namespace_ = namespace_, .name = name, .content = content, .validate_only = validate_only
-    };
-    struct sha256_part part = { content->data, content->size };
-    if (sha256(&part, 1, what.digest) != 0)
-        return err_set(err, ERR_NOMEM, "register: digest");
-    /* Done twice it is the same: a repeat after a lost COMMIT finds its own content. */
-    if (reader_with_connection(reader, register_run, &what, err) != 0) {
-        store_definition_done(&what.definition);
-        return (int)err->code;
-    }
-    *ret = what.definition;
-    *ret_created = what.created;
-    return 0;
-}
-
-struct definition_query {
-    const char *namespace_, *name; /* name NULL: a list */
-    int32_t revision;
-    const char *after_namespace, *after_name;
-    size_t limit;
-    struct store_definition *definitions;
-    size_t count;
-};
-
-static int definitions_run(struct store_reader *reader, void *ctx, struct err *err)
-{
-    struct definition_query *query = ctx;
-    while (query->count > 0) /* of a first try that broke */
-        store_definition_done(&query->definitions[--query->count]);
-    struct params *params = reader_start(reader, query->name ? READ_DEFINITION : READ_DEFINITIONS);
-    params_text(params, query->namespace_);
-    if (query->name) {
-        params_text(params, query->name);
-        params_int4(params, query->revision);
-    } else {
-        params_text(params, query->after_namespace ? query->after_namespace : "");
-        params_text(params, query->after_name ? query->after_name : "");
-        params_int8(params, query->limit > INT_MAX ? INT_MAX : (int64_t)query->limit);
-    }
-    CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (reader_execute(reader, &result, err) != 0)
-        return (int)err->code;
-    for (int row = 0; row < PQntuples(result) && query->count < query->limit; row++) {
-        if (decode_definition(result, row, &query->definitions[query->count], err) != 0)
-            return (int)err->code;
-        query->count++;
-    }
-    return 0;
-}
-
-static int query_definitions(struct store_reader *reader, struct definition_query *query,
-                             struct err *err)
-{
-    if (reader_with_connection(reader, definitions_run, query, err) == 0)
-        return 0;
-    while (query->count > 0)
-        store_definition_done(&query->definitions[--query->count]);
-    return (int)err->code;
-}
-
-int store_reader_definition(struct store_reader *reader, const char *namespace_, const char *name,
-                            int32_t revision, struct store_definition *ret, struct err *err)
-{
-    struct store_definition definition = { 0 };
-    struct definition_query query = { .namespace_ = namespace_,
-                                      .name = name,
-                                      .revision = revision,
-                                      .limit = 1,
-                                      .definitions = &definition };
-    if (query_definitions(reader, &query, err) != 0)
-        return (int)err->code;
-    if (query.count == 0 && revision)
-        return err_set(err, ERR_NOT_FOUND, "no revision %d of definition %s/%s", revision,
-                       namespace_, name);
-    if (query.count == 0)
-        return err_set(err, ERR_NOT_FOUND, "no definition %s/%s", namespace_, name);
-    *ret = definition;
-    return 0;
-}
-
-int store_reader_definitions(struct store_reader *reader, const char *namespace_,
-                             const char *after_namespace, const char *after_name, size_t limit,
-                             struct store_definition *ret, size_t *ret_count, struct err *err)
-{
-    struct definition_query query = { .namespace_ = namespace_,
-                                      .after_namespace = after_namespace,
-                                      .after_name = after_name,
-                                      .limit = limit,
-                                      .definitions = ret };
-    if (query_definitions(reader, &query, err) != 0)
-        return (int)err->code;
-    *ret_count = query.count;
     return 0;
 }

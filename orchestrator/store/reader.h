@@ -80,27 +80,70 @@ void store_guard_floor_done(struct store_guard_floor *floor);
 MUST_USE int store_reader_guard_floor(struct store_reader *reader, int64_t margin_ms,
                                       struct store_guard_floor *ret, struct err *err);
 
-struct store_definition {
+struct store_definition { /* a revision, and the state of its definition */
     char *namespace_, *name;
     int32_t revision;
     int64_t created_at_ms;
     bool current;
-    struct bytes content; /* packed saga.v1.SagaDefinition */
+    struct bytes content;     /* packed saga.v1.SagaDefinition */
+    struct bytes descriptors; /* packed google.protobuf.FileDescriptorSet; where it was asked for */
+    int64_t open_sagas;       /* that have not ended; of store_reader_revisions alone */
+    int64_t paused_at_ms;     /* 0: it is not paused */
+    char *paused_by, *pause_reason; /* NULL: it is not paused */
 };
 void store_definition_done(struct store_definition *definition);
 
-/* Same content: that revision, *ret_created false. Safe when several register at once. */
-MUST_USE int store_reader_register(struct store_reader *reader, const char *namespace_,
-                                   const char *name, const struct bytes *content,
-                                   bool validate_only, struct store_definition *ret,
-                                   bool *ret_created, struct err *err);
+/* --- what is stored */
+
+/* revision 0: the current one. ERR_NOT_FOUND. */
 MUST_USE int store_reader_definition(struct store_reader *reader, const char *namespace_,
-                                     const char *name, int32_t revision,
+                                     const char *name, int32_t revision, bool with_descriptors,
                                      struct store_definition *ret, struct err *err);
 /* Current revisions after (namespace, name), by (namespace, name). namespace_ NULL: every one. */
 MUST_USE int store_reader_definitions(struct store_reader *reader, const char *namespace_,
                                       const char *after_namespace, const char *after_name,
                                       size_t limit, struct store_definition *ret, size_t *ret_count,
                                       struct err *err);
+/* All revisions below `before`, newest first, with their open sagas. None: *ret_count is 0. */
+MUST_USE int store_reader_revisions(struct store_reader *reader, const char *namespace_,
+                                    const char *name, int32_t before, size_t limit,
+                                    struct store_definition *ret, size_t *ret_count,
+                                    struct err *err);
+
+/* --- changes (reader_change.c). Safe when several change the same definition at once. The engines
+ * are told by whoever calls. */
+
+struct store_register {
+    const char *namespace_, *name;
+    struct bytes content, descriptors; /* borrowed */
+    bool validate_only;                /* nothing is stored */
+    bool keep_current; /* the revision does not become the current one, unless there is none */
+};
+struct store_registered {
+    struct store_definition revision; /* without descriptors; validate_only: as it would be */
+    bool created;                     /* false: this content was there already */
+    struct store_definition
+        before; /* what was current, with descriptors; revision 0: there was none
+                 */
+};
+void store_registered_done(struct store_registered *registered);
+/* The same content and descriptors: that revision, which becomes the current one again. */
+MUST_USE int store_reader_register(struct store_reader *reader, const struct store_register *what,
+                                   struct store_registered *ret, struct err *err);
+/* New sagas take this revision. ERR_NOT_FOUND. */
+MUST_USE int store_reader_promote(struct store_reader *reader, const char *namespace_,
+                                  const char *name, int32_t revision, struct store_definition *ret,
+                                  struct err *err);
+/* No new sagas; what is paused keeps its time, actor and reason. ERR_NOT_FOUND. */
+MUST_USE int store_reader_pause(struct store_reader *reader, const char *namespace_,
+                                const char *name, const char *actor, const char *reason,
+                                struct store_definition *ret, struct err *err);
+MUST_USE int store_reader_resume(struct store_reader *reader, const char *namespace_,
+                                 const char *name, struct store_definition *ret, struct err *err);
+/* A revision that no saga has, not even one that ended, and that is not current; or the last one.
+ * Its number is not given again. ERR_NOT_FOUND; ERR_PRECONDITION with reason REVISION_IN_USE or
+ * REVISION_CURRENT; ERR_UNAVAILABLE while starts hold it. */
+MUST_USE int store_reader_delete_revision(struct store_reader *reader, const char *namespace_,
+                                          const char *name, int32_t revision, struct err *err);
 
 #endif

@@ -22,5 +22,13 @@ MUST_USE int reader_with_connection(struct store_reader *reader, reader_fn *fn, 
 struct params *reader_start(struct store_reader *reader, enum read_stmt_id id);
 /* Runs what was filled; the caller clears *ret_result. */
 MUST_USE int reader_execute(struct store_reader *reader, PGresult **ret_result, struct err *err);
+/* A command without parameters; COMMIT is an error if it was answered ROLLBACK. */
+MUST_USE int reader_command(struct store_reader *reader, const char *sql, struct err *err);
+/* A row of REVISION_COLUMNS, descriptors and open sagas (statements.c). Owned by the caller. */
+MUST_USE int reader_decode_definition(const PGresult *result, int row, struct store_definition *ret,
+                                      struct err *err);
+/* ERR_NOT_FOUND; revision 0: no such definition at all. */
+int reader_no_definition(const char *namespace_, const char *name, int32_t revision,
+                         struct err *err);
 
 #endif

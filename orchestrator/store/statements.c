@@ -142,19 +142,25 @@
 
 const struct stmt stmts[STMT_COUNT] = {
     /* clang-format off */
-    /* Key, saga and first lease, each FROM what the one before it inserted. Keys in their own
-     * order: two nodes with the same keys in other sagas wait for each other, never in a circle.
-     * `(.. IN ..) IS TRUE` keeps that a hashed look-up: as a join it would be a nested loop over
-     * the whole batch. */
+    /* Key, saga and first lease, each FROM what the one before it inserted, and all FROM revisions
+     * that are there: their rows are held until the commit, so whoever deletes one waits and finds
+     * the saga, or came first and the start finds nothing. Keys in their own order: two nodes with
+     * the same keys in other sagas wait for each other, never in a circle. `(.. IN ..) IS TRUE`
+     * keeps that a hashed look-up: as a join it would be a nested loop over the whole batch. */
     [STMT_START] = { "start", 21,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,
           OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY,
           OID_INT8_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY,
           OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT, OID_TEXT },
         "WITH u AS MATERIALIZED (SELECT " START_ROWS "),"
+        " r AS MATERIALIZED (SELECT o.namespace, o.name, o.revision FROM (SELECT DISTINCT"
+        " u.namespace, u.definition, u.revision FROM u) d JOIN definition_revision o"
+        " ON o.namespace = d.namespace AND o.name = d.definition AND o.revision = d.revision"
+        " FOR KEY SHARE OF o),"
         " k AS (INSERT INTO saga_key (shard, namespace, definition, saga_id, saga_uid, run,"
         " input_digest) SELECT u.shard, u.namespace, u.definition, u.saga_id, u.uid, u.run,"
-        " u.input_digest FROM u ORDER BY u.shard, u.namespace, u.definition, u.saga_id, u.uid"
+        " u.input_digest FROM u WHERE ((u.namespace, u.definition, u.revision) IN (SELECT r.* FROM"
+        " r)) IS TRUE ORDER BY u.shard, u.namespace, u.definition, u.saga_id, u.uid"
         " ON CONFLICT DO NOTHING RETURNING saga_uid),"
         " s AS (INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run,"
         " state, phase, owner, input, labels, doubt, started_at, updated_at, deadline_at,"
@@ -339,7 +345,9 @@ const struct stmt stmts[STMT_COUNT] = {
         " AND (s.shard, s.saga_uid) > ($2, $3) ORDER BY s.shard, s.saga_uid LIMIT $4" },
 
     [STMT_LOAD_DEFINITION] = { "load_definition", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
-        "SELECT r.revision, now(), r.content FROM definition d JOIN definition_revision r"
+        "SELECT r.revision, now(), r.content, r.descriptors, $3 = 0 AND d.paused_at IS NOT NULL,"
+        " CASE WHEN $3 = 0 THEN d.pause_reason END"
+        " FROM definition d JOIN definition_revision r"
         " ON r.namespace = d.namespace AND r.name = d.name"
         " AND r.revision = CASE WHEN $3 = 0 THEN d.current_revision ELSE $3 END"
         " WHERE d.namespace = $1 AND d.name = $2" },
@@ -383,6 +391,11 @@ static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
     " ORDER BY s.started_at " order ", s.saga_uid " order " LIMIT $6"
 #define LIST_PARAMS                                                                                \
     OID_TEXT, OID_TEXT, OID_TEXT_ARRAY, OID_TIMESTAMPTZ, OID_UUID, OID_INT8, OID_BOOL
+
+/* A revision with the state of its definition, before its descriptors and its open sagas. */
+#define REVISION_COLUMNS                                                                           \
+    "r.namespace, r.name, r.revision, r.created_at, r.revision = d.current_revision, r.content,"   \
+    " d.paused_at, d.paused_by, d.pause_reason"
 
 const struct stmt read_stmts[READ_COUNT] = {
     /* clang-format off */
@@ -439,37 +452,89 @@ const struct stmt read_stmts[READ_COUNT] = {
         " AND c.state = t.state ORDER BY c.started_at, c.saga_uid LIMIT 1) s"
         " ORDER BY s.started_at, s.saga_uid LIMIT 1) o ON true" },
 
-    [READ_DEFINITION] = { "definition", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
-        "SELECT r.namespace, r.name, r.revision, r.created_at, r.revision = d.current_revision,"
-        " r.content FROM definition d JOIN definition_revision r"
+    [READ_DEFINITION] = { "definition", 4, { OID_TEXT, OID_TEXT, OID_INT4, OID_BOOL },
+        "SELECT " REVISION_COLUMNS ", CASE WHEN $4 THEN r.descriptors ELSE '' END, 0::bigint"
+        " FROM definition d JOIN definition_revision r"
         " ON r.namespace = d.namespace AND r.name = d.name"
         " AND r.revision = CASE WHEN $3 = 0 THEN d.current_revision ELSE $3 END"
         " WHERE d.namespace = $1 AND d.name = $2" },
     [READ_DEFINITIONS] = { "definitions", 4, { OID_TEXT, OID_TEXT, OID_TEXT, OID_INT8 },
-        "SELECT r.namespace, r.name, r.revision, r.created_at, true, r.content"
+        "SELECT " REVISION_COLUMNS ", ''::bytea, 0::bigint"
         " FROM definition d JOIN definition_revision r"
         " ON r.namespace = d.namespace AND r.name = d.name AND r.revision = d.current_revision"
         " WHERE (d.namespace, d.name) > ($2, $3) AND ($1 IS NULL OR d.namespace = $1)"
         " ORDER BY d.namespace, d.name LIMIT $4" },
+    /* Newest first. What has not ended is counted once for all revisions. */
+    [READ_REVISIONS] = { "revisions", 4, { OID_TEXT, OID_TEXT, OID_INT4, OID_INT8 },
+        "WITH o AS MATERIALIZED (SELECT s.revision, count(*) AS sagas"
+        " FROM unnest(ARRAY['RUNNING', 'COMPENSATING', 'PARKED']) AS t (state)"
+        " CROSS JOIN LATERAL (SELECT c.revision FROM saga c WHERE c.namespace = $1"
+        " AND c.definition = $2 AND c.state = t.state OFFSET 0) s GROUP BY s.revision)"
+        "SELECT " REVISION_COLUMNS ", ''::bytea,"
+        " coalesce((SELECT o.sagas FROM o WHERE o.revision = r.revision), 0)"
+        " FROM definition d JOIN definition_revision r"
+        " ON r.namespace = d.namespace AND r.name = d.name"
+        " WHERE d.namespace = $1 AND d.name = $2 AND r.revision < $3"
+        " ORDER BY r.revision DESC LIMIT $4" },
 
-    /* Registration, in one transaction: whoever holds the name's row decides the next revision. */
+    /* Changes, each in a transaction: whoever holds the name's row decides. The row is there once
+     * something was registered, and stays. */
     [READ_REGISTER_NAME] = { "register_name", 2, { OID_TEXT, OID_TEXT },
         "INSERT INTO definition (namespace, name, current_revision) VALUES ($1, $2, 0)"
         " ON CONFLICT DO NOTHING" },
-    [READ_REGISTER_LOCK] = { "register_lock", 2, { OID_TEXT, OID_TEXT },
+    [READ_DEFINITION_LOCK] = { "definition_lock", 2, { OID_TEXT, OID_TEXT },
         "SELECT current_revision FROM definition WHERE namespace = $1 AND name = $2 FOR UPDATE" },
+    [READ_REGISTER_NEXT] = { "register_next", 2, { OID_TEXT, OID_TEXT },
+        "SELECT 1 + greatest((SELECT d.last_revision FROM definition d WHERE d.namespace = $1"
+        " AND d.name = $2), (SELECT max(o.revision) FROM definition_revision o"
+        " WHERE o.namespace = $1 AND o.name = $2), 0)" },
     [READ_REGISTER_FIND] = { "register_find", 3, { OID_TEXT, OID_TEXT, OID_BYTEA },
-        "SELECT r.namespace, r.name, r.revision, r.created_at, r.revision = d.current_revision,"
-        " r.content FROM definition d JOIN definition_revision r"
+        "SELECT " REVISION_COLUMNS ", ''::bytea, 0::bigint"
+        " FROM definition d JOIN definition_revision r"
         " ON r.namespace = d.namespace AND r.name = d.name"
         " WHERE d.namespace = $1 AND d.name = $2 AND r.digest = $3" },
-    [READ_REGISTER_ADD] = { "register_add", 4, { OID_TEXT, OID_TEXT, OID_BYTEA, OID_BYTEA },
-        "WITH r AS (INSERT INTO definition_revision (namespace, name, revision, digest, content)"
-        " SELECT $1, $2, 1 + coalesce(max(o.revision), 0), $3, $4 FROM definition_revision o"
-        " WHERE o.namespace = $1 AND o.name = $2 RETURNING *)"
-        " UPDATE definition d SET current_revision = r.revision FROM r"
-        " WHERE d.namespace = r.namespace AND d.name = r.name"
-        " RETURNING r.namespace, r.name, r.revision, r.created_at, true, r.content" },
+    [READ_REGISTER_ADD] = { "register_add", 7,
+        { OID_TEXT, OID_TEXT, OID_INT4, OID_BYTEA, OID_BYTEA, OID_BYTEA, OID_BOOL },
+        "WITH r AS (INSERT INTO definition_revision (namespace, name, revision, digest, content,"
+        " descriptors) VALUES ($1, $2, $3, $4, $5, $6) RETURNING *)"
+        " UPDATE definition d SET last_revision = r.revision, current_revision ="
+        " CASE WHEN $7 AND d.current_revision > 0 THEN d.current_revision ELSE r.revision END"
+        " FROM r WHERE d.namespace = r.namespace AND d.name = r.name"
+        " RETURNING " REVISION_COLUMNS ", ''::bytea, 0::bigint" },
+    [READ_PROMOTE] = { "promote", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
+        "UPDATE definition d SET current_revision = r.revision FROM definition_revision r"
+        " WHERE r.namespace = $1 AND r.name = $2 AND r.revision = $3"
+        " AND d.namespace = r.namespace AND d.name = r.name"
+        " RETURNING " REVISION_COLUMNS ", ''::bytea, 0::bigint" },
+    /* A definition that pauses keeps the time, and whose word it was. */
+    [READ_PAUSE] = { "pause", 4, { OID_TEXT, OID_TEXT, OID_TEXT, OID_TEXT },
+        "UPDATE definition d SET paused_at = coalesce(d.paused_at, now()),"
+        " paused_by = CASE WHEN d.paused_at IS NULL THEN $3 ELSE d.paused_by END,"
+        " pause_reason = CASE WHEN d.paused_at IS NULL THEN $4 ELSE d.pause_reason END"
+        " FROM definition_revision r WHERE d.namespace = $1 AND d.name = $2"
+        " AND r.namespace = d.namespace AND r.name = d.name AND r.revision = d.current_revision"
+        " RETURNING " REVISION_COLUMNS ", ''::bytea, 0::bigint" },
+    [READ_RESUME] = { "resume", 2, { OID_TEXT, OID_TEXT },
+        "UPDATE definition d SET paused_at = NULL, paused_by = NULL, pause_reason = NULL"
+        " FROM definition_revision r WHERE d.namespace = $1 AND d.name = $2"
+        " AND r.namespace = d.namespace AND r.name = d.name AND r.revision = d.current_revision"
+        " RETURNING " REVISION_COLUMNS ", ''::bytea, 0::bigint" },
+    /* Does any saga have it? Those that have ended, too: their journals are read by it. */
+    [READ_REVISION_USED] = { "revision_used", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
+        "SELECT EXISTS (SELECT FROM saga s WHERE s.namespace = $1 AND s.definition = $2"
+        " AND s.revision = $3)" },
+    /* Waits for starts that have not committed, and makes new ones wait. */
+    [READ_REVISION_LOCK] = { "revision_lock", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
+        "SELECT r.revision = (SELECT d.current_revision FROM definition d WHERE d.namespace = $1"
+        " AND d.name = $2), (SELECT count(*) FROM definition_revision o WHERE o.namespace = $1"
+        " AND o.name = $2) FROM definition_revision r WHERE r.namespace = $1 AND r.name = $2"
+        " AND r.revision = $3 FOR UPDATE OF r" },
+    [READ_REVISION_DELETE] = { "revision_delete", 3, { OID_TEXT, OID_TEXT, OID_INT4 },
+        "WITH r AS (DELETE FROM definition_revision WHERE namespace = $1 AND name = $2"
+        " AND revision = $3 RETURNING namespace, name, revision)"
+        " UPDATE definition d SET current_revision = 0, paused_at = NULL, paused_by = NULL,"
+        " pause_reason = NULL FROM r WHERE d.namespace = r.namespace AND d.name = r.name"
+        " AND d.current_revision = r.revision" },
     /* clang-format on */
 };
-static_assert(READ_REGISTER_ADD + 1 == READ_COUNT, "one row for each read_stmt_id");
+static_assert(READ_REVISION_DELETE + 1 == READ_COUNT, "one row for each read_stmt_id");

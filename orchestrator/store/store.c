@@ -44,8 +44,11 @@ void store_op_done(struct store_op *op)
     mem_free(op->sagas);
     mem_free(op->uids);
     mem_free(op->content.data);
+    mem_free(op->descriptors.data);
+    mem_free(op->pause_reason);
     op->sagas = NULL;
     op->uids = NULL;
     op->saga_count = op->uid_count = 0;
-    op->content = (struct bytes){ NULL, 0 };
+    op->content = op->descriptors = (struct bytes){ NULL, 0 };
+    op->pause_reason = NULL;
 }

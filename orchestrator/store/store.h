@@ -36,9 +36,11 @@ enum store_op_kind {
 
 enum store_result {
     STORE_PENDING,
-    STORE_OK,     /* durable, or loaded */
-    STORE_LOST,   /* somebody else decided first (or a part of it did become durable): load anew */
-    STORE_EXISTS, /* START: the key is known; `key` says of whom */
+    STORE_OK,        /* durable, or loaded */
+    STORE_LOST,      /* somebody else decided first (or a part of it did become durable): load anew.
+                      * START: nothing is durable, for its revision was deleted, or the key was known
+                      * and was forgotten just then */
+    STORE_EXISTS,    /* START: the key is known; `key` says of whom */
     STORE_NOT_FOUND, /* a load found nothing */
     STORE_FAILED,    /* `err`: had no effect. err.retryable: a lock, a class 40; else a bad row */
     STORE_UNKNOWN,   /* the connection died: it may be durable or not. Load, apply the event anew */
@@ -118,10 +120,14 @@ struct store_op {
     size_t saga_count;        /* LOAD_KEY: 0 when only the key is left */
     struct uuid *uids;        /* OWN, ADOPT */
     size_t uid_count;
-    bool not_owner;       /* TRANSITION: it is another node's; load it before anything follows */
-    int32_t nodes_alive;  /* HEARTBEAT: this one included */
-    bool was_dead;        /* HEARTBEAT: none for dead_ms, or none at all: others may have adopted */
-    struct bytes content; /* LOAD_DEFINITION: packed saga.v1.SagaDefinition */
+    bool not_owner;      /* TRANSITION: it is another node's; load it before anything follows */
+    int32_t nodes_alive; /* HEARTBEAT: this one included */
+    bool was_dead;       /* HEARTBEAT: none for dead_ms, or none at all: others may have adopted */
+    /* LOAD_DEFINITION: packed saga.v1.SagaDefinition, and google.protobuf.FileDescriptorSet of the
+     * types that it names (size 0: none) */
+    struct bytes content, descriptors;
+    bool paused;        /* LOAD_DEFINITION of the current one: it starts no new sagas */
+    char *pause_reason; /* "" where none was given; NULL: not paused */
 };
 void store_op_done(struct store_op *op);
 

@@ -27,17 +27,16 @@ static void register_large(void)
 {
     static uint8_t data[CONTENT];
     struct store_reader *reader;
-    struct store_definition definition;
-    struct bytes content = { data, sizeof data };
+    struct store_registered registered;
+    struct store_register what = { .namespace_ = "test",
+                                   .name = "large",
+                                   .content = { data, sizeof data } };
     struct err err;
-    bool created;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (uint8_t)rng_next(&rng);
     ASSERT_OK(store_reader_new(direct, &reader, &err), &err);
-    ASSERT_OK(store_reader_register(reader, "test", "large", &content, false, &definition, &created,
-                                    &err),
-              &err);
-    store_definition_done(&definition);
+    ASSERT_OK(store_reader_register(reader, &what, &registered, &err), &err);
+    store_registered_done(&registered);
     (void)store_reader_free(reader); /* always NULL */
 }
 

@@ -332,22 +332,34 @@ void store_definition_done(struct store_definition *definition)
     mem_free(definition->namespace_);
     mem_free(definition->name);
     mem_free(definition->content.data);
+    mem_free(definition->descriptors.data);
+    mem_free(definition->paused_by);
+    mem_free(definition->pause_reason);
+    *definition = (struct store_definition){ 0 };
 }
 
-int store_reader_register(struct store_reader *reader, const char *namespace_, const char *name,
-                          const struct bytes *content, bool validate_only,
-                          struct store_definition *ret, bool *ret_created, struct err *err)
+void store_registered_done(struct store_registered *registered)
+{
+    store_definition_done(&registered->revision);
+    store_definition_done(&registered->before);
+}
+
+int store_reader_register(struct store_reader *reader, const struct store_register *what,
+                          struct store_registered *ret, struct err *err)
 {
     (void)reader;
-    *ret_created = !validate_only;
-    return mood & FAKE_ANSWERS_ERRORS ? refuse(err)
-                                      : fill_definition(namespace_, name, content, ret, err);
+    *ret = (struct store_registered){ .created = !what->validate_only };
+    if (mood & FAKE_ANSWERS_ERRORS)
+        return refuse(err);
+    return fill_definition(what->namespace_, what->name, &what->content, &ret->revision, err);
 }
 
 int store_reader_definition(struct store_reader *reader, const char *namespace_, const char *name,
-                            int32_t revision, struct store_definition *ret, struct err *err)
+                            int32_t revision, bool with_descriptors, struct store_definition *ret,
+                            struct err *err)
 {
     (void)reader;
+    (void)with_descriptors;
     (void)ret;
     check_name(namespace_, 1, LIMIT_NAMESPACE_BYTES);
     check_name(name, 1, LIMIT_DEFINITION_NAME_BYTES);

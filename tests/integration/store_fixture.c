@@ -55,14 +55,13 @@ void fixture_database(struct test_postgres *postgres, const char *name,
     ASSERT_OK(store_migrate(ret_conninfo, &err), &err);
     struct store_reader *reader;
     ASSERT_OK(store_reader_new(ret_conninfo, &reader, &err), &err);
-    struct store_definition definition;
-    bool created;
-    struct bytes content = { (uint8_t *)"pay, revision 1", 15 };
-    ASSERT_OK(
-        store_reader_register(reader, "test", "pay", &content, false, &definition, &created, &err),
-        &err);
-    assert_true(created);
-    store_definition_done(&definition);
+    struct store_registered registered;
+    struct store_register what = { .namespace_ = "test",
+                                   .name = "pay",
+                                   .content = { (uint8_t *)"pay, revision 1", 15 } };
+    ASSERT_OK(store_reader_register(reader, &what, &registered, &err), &err);
+    assert_true(registered.created);
+    store_registered_done(&registered);
     (void)store_reader_free(reader);
 }
 

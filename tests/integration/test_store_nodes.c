@@ -918,6 +918,9 @@ static void test_the_migration_knows_the_owners(void **state)
                  "DROP TABLE node; DROP INDEX saga_owner, saga_wake, saga_waiting, saga_doubt;"
                  "CREATE INDEX saga_open ON saga (shard, saga_uid)"
                  " WHERE state IN ('RUNNING', 'COMPENSATING', 'PARKED');"
+                 "ALTER TABLE definition_revision DROP COLUMN descriptors;"
+                 "ALTER TABLE definition DROP COLUMN last_revision, DROP COLUMN paused_at,"
+                 " DROP COLUMN paused_by, DROP COLUMN pause_reason;"
                  "DELETE FROM schema_migrations WHERE version > 1");
     hits = 0;
     fault_hook = at_migration;

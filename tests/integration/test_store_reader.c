@@ -372,7 +372,8 @@ static void test_a_lost_session_is_replaced(void **state)
     struct err err;
     struct store_definition definition;
     for (int i = 0; i < 2; i++) {
-        ASSERT_OK(store_reader_definition(reader, "test", "pay", 0, &definition, &err), &err);
+        ASSERT_OK(store_reader_definition(reader, "test", "pay", 0, false, &definition, &err),
+                  &err);
         assert_int_equal(definition.revision, 1);
         assert_true(definition.current);
         store_definition_done(&definition);
@@ -380,10 +381,10 @@ static void test_a_lost_session_is_replaced(void **state)
                            " WHERE application_name = 'sagad reader'");
     }
     test_postgres_kill(postgres);
-    assert_int_equal(store_reader_definition(reader, "test", "pay", 0, &definition, &err),
+    assert_int_equal(store_reader_definition(reader, "test", "pay", 0, false, &definition, &err),
                      ERR_UNAVAILABLE);
     ASSERT_OK(test_postgres_restart(postgres, &err), &err);
-    ASSERT_OK(store_reader_definition(reader, "test", "pay", 0, &definition, &err), &err);
+    ASSERT_OK(store_reader_definition(reader, "test", "pay", 0, false, &definition, &err), &err);
     store_definition_done(&definition);
     PQfinish(conn);
     conn = fixture_connect(conninfo);
@@ -393,19 +394,20 @@ static void register_text(const char *name, const char *text, bool validate_only
                           int32_t expected_revision, bool expected_created, bool expected_current)
 {
     struct err err;
-    struct store_definition definition;
-    bool created;
-    struct bytes content = { (uint8_t *)text, strlen(text) };
-    ASSERT_OK(store_reader_register(reader, "test", name, &content, validate_only, &definition,
-                                    &created, &err),
-              &err);
-    assert_int_equal(definition.revision, expected_revision);
-    assert_int_equal(created, expected_created);
-    assert_int_equal(definition.current, expected_current);
-    assert_int_equal(definition.content.size, content.size);
-    assert_memory_equal(definition.content.data, text, content.size);
-    assert_string_equal(definition.name, name);
-    store_definition_done(&definition);
+    struct store_registered registered;
+    struct store_register what = { .namespace_ = "test",
+                                   .name = name,
+                                   .content = { (uint8_t *)text, strlen(text) },
+                                   .validate_only = validate_only };
+    ASSERT_OK(store_reader_register(reader, &what, &registered, &err), &err);
+    const struct store_definition *revision = &registered.revision;
+    assert_int_equal(revision->revision, expected_revision);
+    assert_int_equal(registered.created, expected_created);
+    assert_int_equal(revision->current, expected_current);
+    assert_int_equal(revision->content.size, strlen(text));
+    assert_memory_equal(revision->content.data, text, strlen(text));
+    assert_string_equal(revision->name, name);
+    store_registered_done(&registered);
 }
 
 static void test_registration(void **state)
@@ -414,20 +416,22 @@ static void test_registration(void **state)
     struct err err;
     register_text("new", "a", true, 1, true, false); /* what it would become */
     struct store_definition definition;
-    assert_int_equal(store_reader_definition(reader, "test", "new", 0, &definition, &err),
+    assert_int_equal(store_reader_definition(reader, "test", "new", 0, false, &definition, &err),
                      ERR_NOT_FOUND);
     register_text("new", "a", false, 1, true, true);
     register_text("new", "a", false, 1, false, true);
     register_text("new", "b", false, 2, true, true);
     register_text("new", "b", true, 2, false, true);
-    register_text("new", "a", false, 1, false, false); /* known, and not made current again */
-    ASSERT_OK(store_reader_definition(reader, "test", "new", 1, &definition, &err), &err);
+    register_text("new", "a", true, 1, false, false);
+    register_text("new", "a", false, 1, false, true); /* known, and made current again */
+    register_text("new", "b", false, 2, false, true);
+    ASSERT_OK(store_reader_definition(reader, "test", "new", 1, false, &definition, &err), &err);
     assert_false(definition.current);
     store_definition_done(&definition);
-    ASSERT_OK(store_reader_definition(reader, "test", "new", 0, &definition, &err), &err);
+    ASSERT_OK(store_reader_definition(reader, "test", "new", 0, false, &definition, &err), &err);
     assert_int_equal(definition.revision, 2);
     store_definition_done(&definition);
-    assert_int_equal(store_reader_definition(reader, "test", "new", 3, &definition, &err),
+    assert_int_equal(store_reader_definition(reader, "test", "new", 3, false, &definition, &err),
                      ERR_NOT_FOUND);
 }
 
@@ -471,12 +475,14 @@ static void *register_thread(void *arg)
     self->rc = store_reader_new(conninfo, &own, &self->err);
     if (self->rc)
         return NULL;
-    struct store_definition definition = { 0 };
-    struct bytes content = { (uint8_t *)self->content, strlen(self->content) };
-    self->rc = store_reader_register(own, "test", "contended", &content, false, &definition,
-                                     &self->created, &self->err);
-    self->revision = definition.revision;
-    store_definition_done(&definition);
+    struct store_registered registered = { 0 };
+    struct store_register what = { .namespace_ = "test",
+                                   .name = "contended",
+                                   .content = { (uint8_t *)self->content, strlen(self->content) } };
+    self->rc = store_reader_register(own, &what, &registered, &self->err);
+    self->created = registered.created;
+    self->revision = registered.revision.revision;
+    store_registered_done(&registered);
     (void)store_reader_free(own);
     return NULL;
 }
