@@ -36,3 +36,34 @@ int idempotency_key(const char *namespace_, const char *definition, const char *
     ret_key[IDEMPOTENCY_KEY_SIZE - 1] = '\0';
     return 0;
 }
+
+static int template_key(const struct saga *saga, const char *text, int32_t generation,
+                        char ret_key[OPERATION_KEY_SIZE])
+{
+    const struct definition *definition = saga_definition(saga);
+    struct buf key = { 0 };
+    struct err err;
+    int rc = definition->types
+                 ? definition->types->ops->fill(definition, text, &saga_row(saga)->input,
+                                                LIMIT_IDEMPOTENCY_KEY_BYTES, &key, &err)
+                 : -1;
+    if (!rc && generation > 0)
+        buf_printf(&key, "#%d", generation);
+    if (!rc && !key.failed)
+        (void)snprintf(ret_key, OPERATION_KEY_SIZE, "%s", buf_cstr(&key)); /* fits */
+    rc = rc || key.failed ? -1 : 0;
+    buf_done(&key);
+    return rc;
+}
+
+int operation_key(const struct saga *saga, size_t step, enum operation operation,
+                  int32_t generation, char ret_key[OPERATION_KEY_SIZE])
+{
+    const struct saga_row *row = saga_row(saga);
+    const struct definition *definition = saga_definition(saga);
+    const struct operation_rule *rule = definition_rule(definition, step, operation);
+    if (rule->key_template)
+        return template_key(saga, rule->key_template, generation, ret_key);
+    return idempotency_key(row->namespace_, row->definition, row->saga_id, row->run,
+                           definition->steps[step].name, operation, generation, ret_key);
+}

@@ -123,14 +123,13 @@ static void task_unsent(struct engine *engine, const struct link_session *sessio
 
 /* False: there is nothing to send for it. */
 static bool task_fill(struct engine *engine, const struct lease_task *lease,
-                      struct engine_task *task, char key[IDEMPOTENCY_KEY_SIZE])
+                      struct engine_task *task, char key[OPERATION_KEY_SIZE])
 {
     const struct slot *slot = slot_find(engine, &lease->uid);
     const struct journal_entry *entry =
         slot && slot->saga ? saga_entry(slot->saga, lease->seq) : NULL;
     if (!entry || entry->kind != ENTRY_LEASE || entry->outcome != OUTCOME_NONE)
         return false;
-    const struct saga_row *row = saga_row(slot->saga);
     int64_t now = engine_db_now_at_most(engine);
     task->saga = slot->saga;
     saga_task_view(slot->saga, lease->seq, &task->view);
@@ -139,16 +138,15 @@ static bool task_fill(struct engine *engine, const struct lease_task *lease,
     task->idempotency_key = key;
     if (task->lease_ms <= 0)
         return false; /* this process stood still: nobody may start it any more */
-    return idempotency_key(row->namespace_, row->definition, row->saga_id, row->run,
-                           task->view.step->name, task->view.about, task->view.generation,
-                           key) == 0;
+    return operation_key(slot->saga, entry->step, task->view.about, task->view.generation, key) ==
+           0;
 }
 
 static void tasks_send(struct engine *engine, struct link_session *session,
                        const struct lease_task *leases, size_t count)
 {
     struct engine_task tasks[TASKS_PER_MESSAGE];
-    char keys[TASKS_PER_MESSAGE][IDEMPOTENCY_KEY_SIZE];
+    char keys[TASKS_PER_MESSAGE][OPERATION_KEY_SIZE];
     size_t usable = 0;
     for (size_t i = 0; i < count; i++) {
         if (task_fill(engine, &leases[i], &tasks[usable], keys[usable]))

@@ -287,7 +287,7 @@ static Saga__V1__StepStatus *step_to_message(struct arena *arena, const struct s
     const struct saga_row *row = saga_row(saga);
     const struct definition *definition = saga_definition(saga);
     Saga__V1__StepStatus *message = message_new(arena, &saga__v1__step_status__descriptor);
-    char *key = arena_alloc(arena, IDEMPOTENCY_KEY_SIZE);
+    char *key = arena_alloc(arena, OPERATION_KEY_SIZE);
     if (!message || !key)
         return NULL;
     struct step_view view;
@@ -312,8 +312,8 @@ static Saga__V1__StepStatus *step_to_message(struct arena *arena, const struct s
     if (saga_step_output(saga, index, &output))
         message->output = binary(&output);
     if (add_unknown(arena, saga, index, message) ||
-        idempotency_key(row->namespace_, row->definition, row->saga_id, row->run, message->name,
-                        view.operation, saga_key_generation(saga, index, view.operation), key))
+        operation_key(saga, index, view.operation, saga_key_generation(saga, index, view.operation),
+                      key))
         return NULL;
     message->idempotency_key = key;
     return message;
