@@ -10,8 +10,8 @@
 #include "engine/engine.h"
 #include "rpc/probe.h"
 #include "rpc/server.h"
+#include "schema/definition_types.h"
 #include "store/pg.h"
-#include "wire/definition_codec.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -229,7 +229,7 @@ static int start_engine(struct serve *serve, const struct serve_options *options
         .batch_limit = (size_t)config_number(config, CONFIG_BATCH_MAX),
         .grace_ms = config_number(config, CONFIG_RESEND_GRACE),
         .stream_lost_ms = config_number(config, CONFIG_STREAM_LOST),
-        .definition_decode = definition_decode,
+        .definition_decode = definition_decode_typed,
     };
     if (engine_new(&engine_options, &serve->engine, err) != 0)
         return err->code;

@@ -254,7 +254,8 @@ static void start_exists(struct engine *engine, struct flight *flight)
     const struct store_key *key = &flight->op.key;
     bool same = memcmp(key->input_digest, item->digest, sizeof item->digest) == 0;
     credit_back(flight);
-    slot_free(engine, flight->slot);
+    if (flight->slot) /* it was to be started; else its key alone was looked up */
+        slot_free(engine, flight->slot);
     if (!same) {
         char text[UUID_TEXT_SIZE];
         uuid_format(&key->uid, text);
@@ -344,8 +345,26 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
     slot_block(engine, slot);
 }
 
+/* A start that was refused, unless its key is known. */
+static void start_looked_up(struct engine *engine, struct flight *flight)
+{
+    struct start_item *item = CONTAINER(flight->work, struct start_item, work);
+    if (flight->op.result == STORE_OK) {
+        item->err.code = ERR_OK;
+        start_exists(engine, flight);
+        return;
+    }
+    if (flight->op.result != STORE_NOT_FOUND)
+        item->err = flight->op.err;
+    start_item_answered(engine, &item->work);
+}
+
 static void load_key_done(struct engine *engine, struct flight *flight)
 {
+    if (flight->work->kind == WORK_START) {
+        start_looked_up(engine, flight);
+        return;
+    }
     struct engine_verb *verb = CONTAINER(flight->work, struct engine_verb, work);
     const struct store_key *key = &flight->op.key;
     if (flight->op.result == STORE_FAILED || flight->op.result == STORE_UNKNOWN) {

@@ -66,12 +66,12 @@ static const struct definition *resolved(struct engine *engine, const struct def
 }
 
 const struct definition *definitions_current(struct engine *engine, const char *namespace_,
-                                             const char *name)
+                                             const char *name, const char **ret_pause)
 {
     struct definition_key key;
-    if (!key_make(namespace_, name, 0, &key))
-        return NULL;
-    return resolved(engine, find(engine, &key));
+    struct definition_slot *slot = key_make(namespace_, name, 0, &key) ? find(engine, &key) : NULL;
+    *ret_pause = slot ? slot->pause_reason : NULL;
+    return resolved(engine, slot);
 }
 
 static void queue_load(struct engine *engine, struct definition_slot *slot)
@@ -143,7 +143,7 @@ static const struct definition *take_in(struct engine *engine, struct definition
                                         struct store_op *op, struct err *err)
 {
     struct definition *decoded = NULL;
-    if (engine->options.definition_decode(&op->content, &decoded, err))
+    if (engine->options.definition_decode(&op->content, &op->descriptors, &decoded, err))
         return NULL;
     decoded->revision = op->revision;
     struct definition_slot *target = get(engine, slot->namespace_, slot->name, op->revision);
@@ -156,8 +156,11 @@ static const struct definition *take_in(struct engine *engine, struct definition
         (void)definition_free(decoded); /* immutable: the one in use is the same */
     else
         target->definition = decoded;
-    if (!slot->revision)
+    if (!slot->revision) {
         slot->current = op->revision;
+        mem_free(slot->pause_reason);
+        slot->pause_reason = TAKE(op->pause_reason);
+    }
     return target->definition;
 }
 
@@ -216,6 +219,7 @@ void definitions_free(struct engine *engine)
         (void)definition_free(slot->definition);
         mem_free(slot->namespace_);
         mem_free(slot->name);
+        mem_free(slot->pause_reason);
         mem_free(slot);
     }
 }

@@ -53,6 +53,9 @@ struct start_item {
     const char *labels; /* JSON object text; NULL: none */
     bool has_related;
     struct uuid related;
+    /* out, owned by the event: what the saga gets of its input; buf_done(&start.made) before
+     * freeing it */
+    struct payload_start start;
     /* out */
     struct err err; /* code ERR_OK: started or existed */
     struct uuid uid;
@@ -135,6 +138,7 @@ struct engine_lease_ack {
     struct uuid uid;
     int64_t fence;
     enum engine_ack ack;
+    char *problem; /* what was wrong with an output that was reported; NULL: nothing */
 };
 struct engine_lease_extended {
     struct uuid uid;
@@ -177,6 +181,8 @@ struct worker_lease_ref {
 struct worker_report {
     struct uuid uid;
     struct report report; /* strings and output borrowed until done */
+    /* engine's: what is wrong with the output; then the report counts as UNKNOWN */
+    char problem[256];
     struct engine_work work;
 };
 
@@ -252,8 +258,9 @@ struct engine_options {
     size_t mailbox_limit, batch_limit;
     int64_t grace_ms;       /* no expiry after start and reconnect: 15 s */
     int64_t stream_lost_ms; /* before STREAM_LOST: 5 s */
-    /* Decodes stored bytes of a definition (wire/definition_codec.h). */
-    int (*definition_decode)(const struct bytes *content, struct definition **ret, struct err *err);
+    /* Decodes stored bytes of a definition, with its types (schema/definition_types.h). */
+    int (*definition_decode)(const struct bytes *content, const struct bytes *descriptors,
+                             struct definition **ret, struct err *err);
 };
 enum {
     ENGINE_MAILBOX_LIMIT = 65536,

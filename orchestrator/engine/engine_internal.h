@@ -43,6 +43,7 @@ struct definition_slot {
     UT_hash_handle hh;
     struct definition *definition; /* NULL while it is being loaded; shared with no other slot */
     int32_t current;               /* revision 0: the revision that new sagas take; 0: not known */
+    char *pause_reason;            /* revision 0: it starts no new sagas, and why; NULL: it does */
     char *namespace_, *name;
     int32_t revision;
     struct definition_waiter *waiters;
@@ -213,7 +214,7 @@ struct engine {
     struct definition_slot *definitions_to_load, **definitions_last;
 
     struct engine_work *starts, **starts_last;       /* WORK_START that may go into a batch */
-    struct engine_work *key_loads, **key_loads_last; /* WORK_VERB by key */
+    struct engine_work *key_loads, **key_loads_last; /* WORK_VERB by key, WORK_START refused */
 
     struct flight *free_flights;
     struct flight *flights; /* in flight */
@@ -282,6 +283,18 @@ struct flight *flight_new(struct engine *engine); /* NULL: memory, or the batch 
 void flight_add(struct engine *engine, struct flight *flight);
 void flight_free(struct engine *engine, struct flight *flight);
 
+/* payloads.c */
+/* Is the saga to be started? 0, and item->start says with what. `pause`: NULL, or why its
+ * definition starts no new sagas. */
+MUST_USE int payload_check_start(struct start_item *item, const struct definition *definition,
+                                 const char *pause, struct err *err);
+/* An output that is no message of the declared type: the worker did something, and what nobody can
+ * read is no answer. The report then counts as UNKNOWN, which has its declared way out. */
+void payload_check_report(const struct saga *saga, struct worker_report *work);
+/* The output is that of the operation that is named, or else of the one that the saga is at. */
+MUST_USE int payload_check_resolve(const struct saga *saga, const struct engine_verb *verb,
+                                   struct err *err);
+
 /* complete.c */
 void complete_op(struct engine *engine, struct store_op *op);
 void work_answer(struct engine *engine, struct slot *slot, struct engine_work *work,
@@ -292,9 +305,9 @@ void work_fail(struct engine *engine, struct engine_work *work, const struct err
 /* Calls waiter->resume now or once it is loaded. revision 0: the current one. */
 void definitions_with(struct engine *engine, const char *namespace_, const char *name,
                       int32_t revision, struct definition_waiter *waiter);
-/* NULL while it is not in memory. */
+/* NULL while it is not in memory. *ret_pause: NULL, or why it starts no new sagas. */
 const struct definition *definitions_current(struct engine *engine, const char *namespace_,
-                                             const char *name);
+                                             const char *name, const char **ret_pause);
 void definitions_forget_all_current(struct engine *engine);
 void definitions_forget_current(struct engine *engine, const char *namespace_, const char *name);
 void definitions_fill_batch(struct engine *engine);
@@ -312,7 +325,7 @@ void verb_wait(struct engine *engine, struct slot *slot, struct engine_verb *ver
 void waiters_check(struct engine *engine, struct slot *slot);
 void waiters_time(struct engine *engine);
 int64_t waiters_due_at(const struct engine *engine);
-void key_load_queue(struct engine *engine, struct engine_verb *verb);
+void key_load_queue(struct engine *engine, struct engine_work *work);
 /* A loaded saga whose definition may have to be loaded first. Consumes *saga. */
 void loaded_install(struct engine *engine, struct store_saga *saga);
 

@@ -110,11 +110,11 @@ int64_t waiters_due_at(const struct engine *engine)
     return top ? top->key : INT64_MAX;
 }
 
-void key_load_queue(struct engine *engine, struct engine_verb *verb)
+void key_load_queue(struct engine *engine, struct engine_work *work)
 {
-    verb->work.next = NULL;
-    *engine->key_loads_last = &verb->work;
-    engine->key_loads_last = &verb->work.next;
+    work->next = NULL;
+    *engine->key_loads_last = work;
+    engine->key_loads_last = &work->next;
 }
 
 static void verb_event(struct engine *engine, struct engine_verb *verb)
@@ -128,7 +128,7 @@ static void verb_event(struct engine *engine, struct engine_verb *verb)
     verb->timer.place = 0;
     verb->until_mono = engine->now_mono + verb->timeout_ms;
     if (!verb->by_uid) {
-        key_load_queue(engine, verb);
+        key_load_queue(engine, &verb->work);
         return;
     }
     struct slot *slot = slot_get(engine, &verb->uid);

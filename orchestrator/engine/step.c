@@ -122,9 +122,9 @@ static int start_row(const struct start_item *item, const struct definition *def
                             .has_related = item->has_related };
     row.namespace_ = mem_strdup(item->namespace_);
     row.definition = mem_strdup(item->definition);
-    row.saga_id = mem_strdup(item->saga_id);
-    row.labels = item->labels ? mem_strdup(item->labels) : NULL;
-    if (!row.namespace_ || !row.definition || !row.saga_id || (item->labels && !row.labels) ||
+    row.saga_id = mem_strdup(item->start.saga_id);
+    row.labels = item->start.labels ? mem_strdup(item->start.labels) : NULL;
+    if (!row.namespace_ || !row.definition || !row.saga_id || (item->start.labels && !row.labels) ||
         mem_bytes_copy(item->input.data, item->input.size, &row.input)) {
         saga_row_done(&row);
         return -1;
@@ -133,7 +133,6 @@ static int start_row(const struct start_item *item, const struct definition *def
     return 0;
 }
 
-/* False: the batch is full. */
 /* Ever larger, whatever the clock says: the store writes the starts of a batch in the order of
  * their uids, and of two starts of one key the first must win. */
 static struct uuid next_uid(struct engine *engine, uint8_t shard)
@@ -151,10 +150,23 @@ static struct uuid next_uid(struct engine *engine, uint8_t shard)
     return uid;
 }
 
+/* It is not to be started; but who asks again for what was started before is answered as ever. */
+static void start_refused(struct engine *engine, struct start_item *item, const struct err *err)
+{
+    item->err = *err;
+    if (*item->start.saga_id)
+        key_load_queue(engine, &item->work);
+    else
+        start_item_answered(engine, &item->work);
+}
+
+/* False: the batch is full. */
 static bool start_step(struct engine *engine, struct start_item *item)
 {
+    const char *pause = NULL;
     const struct definition *definition =
-        definitions_current(engine, item->namespace_, item->definition);
+        definitions_current(engine, item->namespace_, item->definition, &pause);
+    struct err refusal;
     if (!definition) {
         struct start_waiter *waiter = mem_calloc(1, sizeof *waiter);
         if (!waiter) {
@@ -167,6 +179,10 @@ static bool start_step(struct engine *engine, struct start_item *item)
         definitions_with(engine, item->namespace_, item->definition, 0, &waiter->waiter);
         return true;
     }
+    if (payload_check_start(item, definition, pause, &refusal)) {
+        start_refused(engine, item, &refusal);
+        return true;
+    }
     struct flight *flight = flight_new(engine);
     if (!flight) {
         LL_PREPEND(engine->starts, &item->work);
@@ -174,7 +190,8 @@ static bool start_step(struct engine *engine, struct start_item *item)
             engine->starts_last = &item->work.next;
         return false;
     }
-    item->uid = next_uid(engine, store_shard(item->namespace_, item->definition, item->saga_id));
+    item->uid =
+        next_uid(engine, store_shard(item->namespace_, item->definition, item->start.saga_id));
     struct saga_row row = { 0 };
     struct saga *saga = NULL;
     struct slot *slot = NULL;
@@ -313,6 +330,9 @@ static int core_apply_verb(struct saga *saga, const struct engine_verb *verb, in
         return saga_on_retry(saga, verb->step, verb->actor, verb->reason, now, ret, ret_verdict,
                              err);
     case ENGINE_VERB_RESOLVE: {
+        int rc = verb->happened ? payload_check_resolve(saga, verb, err) : 0;
+        if (rc)
+            return rc;
         struct resolution resolution = { .step = verb->step,
                                          .operation = verb->operation,
                                          .fence = verb->fence,
@@ -343,7 +363,8 @@ static int core_apply(struct engine *engine, struct slot *slot, struct engine_wo
     int64_t now = engine_db_now(engine);
     switch ((enum work_kind)work->kind) {
     case WORK_REPORT: {
-        const struct worker_report *report = CONTAINER(work, struct worker_report, work);
+        struct worker_report *report = CONTAINER(work, struct worker_report, work);
+        payload_check_report(slot->saga, report);
         return saga_on_report(slot->saga, &report->report, now, &engine->rng, ret, ret_verdict,
                               err);
     }
@@ -556,12 +577,19 @@ static void step_key_loads(struct engine *engine)
         if (!engine->key_loads)
             engine->key_loads_last = &engine->key_loads;
         work->next = NULL;
-        const struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
         flight->work = work;
         flight->op.kind = STORE_LOAD_KEY;
-        flight->op.namespace_ = verb->namespace_;
-        flight->op.definition = verb->definition;
-        flight->op.saga_id = verb->saga_id;
+        if (work->kind == WORK_START) {
+            const struct start_item *item = CONTAINER(work, struct start_item, work);
+            flight->op.namespace_ = item->namespace_;
+            flight->op.definition = item->definition;
+            flight->op.saga_id = item->start.saga_id;
+        } else {
+            const struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
+            flight->op.namespace_ = verb->namespace_;
+            flight->op.definition = verb->definition;
+            flight->op.saga_id = verb->saga_id;
+        }
         flight_add(engine, flight);
     }
 }

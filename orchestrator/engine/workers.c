@@ -24,12 +24,14 @@ static void flush_later(struct engine *engine, struct link_session *session)
 }
 
 static void ack_add(struct engine *engine, struct link_session *session, const struct uuid *uid,
-                    int64_t fence, enum engine_ack ack)
+                    int64_t fence, enum engine_ack ack, const char *problem)
 {
     if (session->gone || mem_grow((void **)&session->acks, &session->ack_capacity,
                                   session->ack_count, sizeof *session->acks))
         return; /* the worker sends its report again and is answered then */
-    session->acks[session->ack_count++] = (struct engine_lease_ack){ *uid, fence, ack };
+    session->acks[session->ack_count++] = (struct engine_lease_ack){
+        *uid, fence, ack, problem ? mem_strdup(problem) : NULL /* a help, no more */
+    };
     flush_later(engine, session);
 }
 
@@ -138,8 +140,8 @@ static bool task_fill(struct engine *engine, const struct lease_task *lease,
     task->idempotency_key = key;
     if (task->lease_ms <= 0)
         return false; /* this process stood still: nobody may start it any more */
-    return operation_key(slot->saga, entry->step, task->view.about, task->view.generation, key) ==
-           0;
+    return operation_key(slot->saga, (size_t)entry->step, task->view.about, task->view.generation,
+                         key) == 0;
 }
 
 static void tasks_send(struct engine *engine, struct link_session *session,
@@ -165,6 +167,12 @@ static void tasks_send(struct engine *engine, struct link_session *session,
         task_unsent(engine, session, &leases[i]);
 }
 
+static void acks_drop(struct link_session *session)
+{
+    while (session->ack_count > 0)
+        mem_free(session->acks[--session->ack_count].problem);
+}
+
 /* Tasks first: somebody waits for them. */
 static void session_flush(struct engine *engine, struct link_session *session)
 {
@@ -183,7 +191,8 @@ static void session_flush(struct engine *engine, struct link_session *session)
     }
     if (session->ack_count)
         fault_point("after_reply");
-    session->ack_count = session->extended_count = session->task_count = 0;
+    acks_drop(session);
+    session->extended_count = session->task_count = 0;
     bool was_full = session->granted_bytes >= GRANT_BYTES_MAX;
     session->granted_bytes = 0;
     if (!session->session || (session->session->blocked && !was_full))
@@ -263,6 +272,7 @@ static void session_free(struct engine *engine, struct link_session *session)
     if (session->to_flush)
         LL_DELETE2(engine->to_flush, session, next_flush);
     DL_DELETE(engine->links, session);
+    acks_drop(session);
     mem_free(session->acks);
     mem_free(session->extended);
     mem_free(session->tasks);
@@ -448,7 +458,8 @@ void worker_work_answered(struct engine *engine, struct engine_work *work, enum 
             COUNT(engine, reports_duplicate, 1);
         else
             COUNT(engine, reports_stale, 1);
-        ack_add(engine, session, &report->uid, report->report.fence, ack);
+        ack_add(engine, session, &report->uid, report->report.fence, ack,
+                *report->problem ? report->problem : NULL);
     } else if (work->kind == WORK_EXTEND) {
         const struct worker_lease_ref *ref = CONTAINER(work, struct worker_lease_ref, work);
         extended_add(engine, session, &ref->uid, ref->fence, lease_ms);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "core/limits.h"
+#include "schema/definition_types.h"
 #include "wire/definition_codec.h"
 #include "wire/saga_codec.h"
 
@@ -57,6 +58,30 @@ static void on_status(struct engine_event *event)
     query_post_back(&query->query);
 }
 
+static bool makes_keys(const struct definition *definition)
+{
+    for (size_t i = 0; i < definition->step_count; i++)
+        if (definition->steps[i].action.key_template ||
+            definition->steps[i].compensation.key_template)
+            return true;
+    return false;
+}
+
+/* Idempotency keys that are made of the input are told, too; nothing else here needs its type. */
+static int add_types(struct store_reader *reader, struct definition *definition,
+                     const struct saga_row *row, struct err *err)
+{
+    if (!makes_keys(definition))
+        return 0;
+    struct store_definition stored = { 0 };
+    int rc = store_reader_definition(reader, row->namespace_, row->definition, row->revision, true,
+                                     &stored, err);
+    if (!rc)
+        rc = definition_types_add(definition, &stored.descriptors, err);
+    store_definition_done(&stored);
+    return rc;
+}
+
 static int load(struct saga_query *query, struct store_reader *reader, struct err *err)
 {
     struct store_saga loaded = { 0 };
@@ -66,6 +91,8 @@ static int load(struct saga_query *query, struct store_reader *reader, struct er
         return rc;
     rc = definition_decode(&content, &query->definition, err);
     mem_free(content.data);
+    if (!rc)
+        rc = add_types(reader, query->definition, &loaded.row, err);
     if (!rc)
         rc = saga_replay(query->definition, &loaded.row, loaded.entries, loaded.entry_count,
                          &query->saga, err);

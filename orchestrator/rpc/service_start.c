@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Lives in the call's arena, except for the labels' text. */
+/* Lives in the call's arena, except for labels, and texts that were made of the input. */
 struct start_call {
     struct engine_start start;
     struct call *call;
@@ -47,7 +47,7 @@ static int read_item(const Saga__V1__StartSagaRequest *request, struct start_ite
     if (!rc)
         rc = check_text("definition", item.definition, 1, LIMIT_DEFINITION_NAME_BYTES, err);
     if (!rc)
-        rc = check_text("saga_id", item.saga_id, 1, LIMIT_SAGA_ID_BYTES, err);
+        rc = check_text("saga_id", item.saga_id, 0, LIMIT_SAGA_ID_BYTES, err);
     if (!rc && item.input.size > LIMIT_PAYLOAD_BYTES)
         rc = err_field(err, "input", "input: has %zu bytes, the limit is %d", item.input.size,
                        LIMIT_PAYLOAD_BYTES);
@@ -65,10 +65,12 @@ static int read_item(const Saga__V1__StartSagaRequest *request, struct start_ite
     return 0;
 }
 
-static void free_labels(struct start_call *start_call)
+static void free_texts(struct start_call *start_call)
 {
-    for (size_t i = 0; i < start_call->start.count; i++)
+    for (size_t i = 0; i < start_call->start.count; i++) {
         mem_free(reply_text(start_call->start.items[i].labels));
+        buf_done(&start_call->start.items[i].start.made);
+    }
 }
 
 static void fill_reply(const struct start_item *item, Saga__V1__StartSagaResponse *reply,
@@ -80,6 +82,7 @@ static void fill_reply(const struct start_item *item, Saga__V1__StartSagaRespons
     reply->state = saga_state_to_message(item->state);
     reply->run = item->run;
     reply->revision = item->revision;
+    reply->saga_id = reply_text(item->start.saga_id);
 }
 
 static void reply_one(struct start_call *start_call)
@@ -162,7 +165,7 @@ static void answer(struct start_call *start_call)
         reply_batch(start_call);
     else
         reply_one(start_call);
-    free_labels(start_call);
+    free_texts(start_call);
     call_unref(call);
 }
 
@@ -205,7 +208,7 @@ static void post(struct start_call *start_call)
                          "the engine's mailbox is full: try again later");
         err.retryable = true;
     }
-    free_labels(start_call);
+    free_texts(start_call);
     call_fail(call, &err);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "rpc/request.h"
+#include "schema/record.h"
 #include "wire/labels.h"
 #include "wire/saga_codec.h"
 #include "wire/times.h"
@@ -91,6 +92,56 @@ static int add_outputs(struct arena *arena, const struct engine_task *from, Saga
     return 0;
 }
 
+/* What fills that field: the saga's input, or what a step answered. False: it stays unset. */
+static bool request_source(const struct engine_task *from, int source, struct bytes *ret)
+{
+    if (source != FROM_INPUT)
+        return saga_step_output(from->saga, (size_t)source, ret);
+    *ret = saga_row(from->saga)->input;
+    return true;
+}
+
+/* Each field is a tag, a length and the stored bytes: nothing is parsed. */
+static int put_together(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
+{
+    const struct request_shape *shape = &from->view.rule->request;
+    struct buf request = { 0 };
+    for (size_t i = 0; i < shape->field_count; i++) {
+        struct bytes value;
+        if (request_source(from, shape->fields[i].from, &value))
+            record_put_bytes(&request, shape->fields[i].number, value.data, value.size);
+    }
+    uint8_t *data = request.size ? arena_alloc(arena, request.size) : NULL;
+    if (data)
+        memcpy(data, request.data, request.size);
+    bool failed = request.failed || (request.size && !data);
+    task->request = (ProtobufCBinaryData){ request.size, data };
+    buf_done(&request);
+    return failed ? -1 : 0;
+}
+
+/* The request as the definition shapes it; where it does not, the parts. */
+static int add_request(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
+{
+    const struct bytes *input = &saga_row(from->saga)->input;
+    const struct request_shape *shape = &from->view.rule->request;
+    size_t step = (size_t)from->view.lease->step;
+    const char *output_type =
+        definition_rule(saga_definition(from->saga), step, from->view.about)->output_type;
+    if (output_type)
+        task->output_type = reply_text(output_type);
+    if (!shape->type) {
+        task->input = (ProtobufCBinaryData){ input->size, input->data };
+        return add_outputs(arena, from, task);
+    }
+    task->request_type = shape->type;
+    if (shape->field_count)
+        return put_together(arena, from, task);
+    if (!shape->is_empty)
+        task->request = (ProtobufCBinaryData){ input->size, input->data };
+    return 0;
+}
+
 static int add_action(struct arena *arena, const struct engine_task *from, Saga__V1__Task *task)
 {
     if (from->view.about != OPERATION_COMPENSATION)
@@ -147,12 +198,11 @@ static Saga__V1__Task *make_task(struct arena *arena, const struct engine_task *
     task->try_ = lease->try_;
     task->fence = lease->fence;
     task->idempotency_key = reply_text(from->idempotency_key);
-    task->input = (ProtobufCBinaryData){ row->input.size, row->input.data };
     task->lease = make_duration(arena, from->lease_ms);
     task->attempt_remaining = make_duration(arena, from->attempt_ms);
     task->guarded = from->view.step->guarded;
     task->send_before = make_time(arena, from->view.send_before_ms);
-    if (add_outputs(arena, from, task) || add_action(arena, from, task) ||
+    if (add_request(arena, from, task) || add_action(arena, from, task) ||
         add_probed(arena, from, task) || add_labels(arena, row, task) || arena->oom)
         return NULL;
     return task;
@@ -221,6 +271,8 @@ void worker_acks_write(struct send_list *list, const struct engine_lease_ack *ac
         ack->saga_uid = uid_bytes(&acks[i].uid);
         ack->fence = acks[i].fence;
         ack->result = ack_result(acks[i].ack);
+        if (acks[i].problem)
+            ack->problem = acks[i].problem;
         batch.acks[batch.n_acks++] = ack;
     }
     Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;

@@ -284,7 +284,6 @@ static int add_unknown(struct arena *arena, const struct saga *saga, size_t inde
 static Saga__V1__StepStatus *step_to_message(struct arena *arena, const struct saga *saga,
                                              size_t index, int64_t now_ms)
 {
-    const struct saga_row *row = saga_row(saga);
     const struct definition *definition = saga_definition(saga);
     Saga__V1__StepStatus *message = message_new(arena, &saga__v1__step_status__descriptor);
     char *key = arena_alloc(arena, OPERATION_KEY_SIZE);

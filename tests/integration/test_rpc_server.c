@@ -10,6 +10,7 @@
 #include "support/raw_worker.h"
 #include "support/rig.h"
 #include "support/wait.h"
+#include "schema/definition_types.h"
 #include "wire/definition_codec.h"
 
 #include <grpc/grpc.h>
@@ -55,7 +56,7 @@ static int start_engine(void)
         .batch_limit = LIMIT_BATCH_EVENTS,
         .grace_ms = 300,
         .stream_lost_ms = 300,
-        .definition_decode = definition_decode,
+        .definition_decode = definition_decode_typed,
     };
     SETUP_OK(engine_new(&options, &engine, &err), &err);
     return pthread_create(&engine_thread, NULL, engine_main, engine);

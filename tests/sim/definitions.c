@@ -103,8 +103,10 @@ static void copy_rule(struct operation_rule *to, const struct operation_rule *fr
     to->probe->handler = rows_text(NULL, from->probe->handler);
 }
 
-int definitions_decode(const struct bytes *content, struct definition **ret, struct err *err)
+int definitions_decode(const struct bytes *content, const struct bytes *descriptors,
+                       struct definition **ret, struct err *err)
 {
+    (void)descriptors; /* payloads have no types here */
     char name[64];
     (void)snprintf(name, sizeof name, "%.*s", (int)content->size, (const char *)content->data);
     const struct definition *from = definitions_find(current, name);

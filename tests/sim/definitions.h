@@ -28,6 +28,7 @@ void definitions_probe(struct operation_rule *rule, const char *handler);
 const struct definition *definitions_find(const struct definitions *definitions, const char *name);
 void definitions_done(struct definitions *definitions);
 /* For the engine: the stored bytes are a name. Of the world that runs. */
-int definitions_decode(const struct bytes *content, struct definition **ret, struct err *err);
+int definitions_decode(const struct bytes *content, const struct bytes *descriptors,
+                       struct definition **ret, struct err *err);
 
 #endif

@@ -92,9 +92,11 @@ static int64_t fixed_ms(void *ctx)
 
 static enum effect effect;
 
-static int decode(const struct bytes *content, struct definition **ret, struct err *err)
+static int decode(const struct bytes *content, const struct bytes *descriptors,
+                  struct definition **ret, struct err *err)
 {
     (void)content;
+    (void)descriptors;
     static const char *const names[] = { "a", "b" };
     struct definition *definition = definition_new(ARRAY_LEN(names));
     if (!definition)

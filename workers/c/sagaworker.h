@@ -116,6 +116,14 @@ int64_t saga_task_fence(const struct saga_task *task);
 /* For the third party: the same on every try. A probe's: that of the attempts it asks about. */
 const char *saga_task_idempotency_key(const struct saga_task *task);
 
+/* What the operation is asked: a message of the request type, as the definition puts it together.
+ * Where it does not ("": no type), the saga's input. */
+struct saga_bytes saga_task_request(const struct saga_task *task);
+const char *saga_task_request_type(const struct saga_task *task);
+/* Full name of the message that the output must be; "": bytes. Others are not taken for an answer:
+ * the outcome is then UNKNOWN. */
+const char *saga_task_output_type(const struct saga_task *task);
+/* The parts, where the definition puts no request together; empty otherwise. */
 struct saga_bytes saga_task_input(const struct saga_task *task);
 /* What an earlier step answered. False: it has no output (yet, or ever); *ret is untouched. */
 bool saga_task_output_of(const struct saga_task *task, const char *step, struct saga_bytes *ret);

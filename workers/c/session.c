@@ -1,5 +1,7 @@
 #include "session.h"
 
+#include "base/log.h"
+
 #include <string.h>
 
 void session_init(struct session *session, struct pool *pool)
@@ -206,6 +208,10 @@ static int receive_ack(struct session *session, const Saga__V1__Ack *ack, struct
     struct saga_task *task = pool_find(session->pool, ack->saga_uid.data, ack->fence);
     if (!task || (task->state != TASK_REPORTED && task->state != TASK_FINISHED))
         return 0; /* acknowledged before */
+    if (*ack->problem)
+        log_line(LOG_WARN, "the outcome counts as UNKNOWN: its output is not of the declared type",
+                 "saga", saga_task_saga_id(task), "step", saga_task_step(task), "problem",
+                 ack->problem, NULL);
     switch (ack->result) {
     case SAGA__V1__ACK__RESULT__RESULT_ACCEPTED:
         stats->reports_accepted++;

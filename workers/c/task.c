@@ -125,6 +125,21 @@ static struct saga_bytes borrow(const ProtobufCBinaryData *data)
     return (struct saga_bytes){ .data = data->data, .size = data->len };
 }
 
+struct saga_bytes saga_task_request(const struct saga_task *task)
+{
+    return *task->message->request_type ? borrow(&task->message->request) : saga_task_input(task);
+}
+
+const char *saga_task_request_type(const struct saga_task *task)
+{
+    return task->message->request_type;
+}
+
+const char *saga_task_output_type(const struct saga_task *task)
+{
+    return task->message->output_type;
+}
+
 struct saga_bytes saga_task_input(const struct saga_task *task)
 {
     return borrow(&task->message->input);
