@@ -345,8 +345,10 @@ static void test_a_wrong_start_is_refused_by_its_field(void **state)
     Saga__V1__StartSagaRequest start = SAGA__V1__START_SAGA_REQUEST__INIT;
     const char *method = "SagaService/StartSaga";
     assert_refused(method, &start, type, INVALID_ARGUMENT, "INVALID", "definition");
-    start.definition = rig_borrow("nowhere");
+    rig_define(&rig, "keyless", NULL, "a: IDEMPOTENT handler=nobody | none");
+    start.definition = rig_borrow("keyless"); /* it makes no key of the input */
     assert_refused(method, &start, type, INVALID_ARGUMENT, "INVALID", "saga_id");
+    start.definition = rig_borrow("nowhere");
     start.saga_id = long_text;
     assert_refused(method, &start, type, INVALID_ARGUMENT, "INVALID", "saga_id");
     start.saga_id = rig_borrow("a\nb");
