@@ -222,8 +222,8 @@ int definition_types_add(struct definition *definition, const struct bytes *desc
         return err_set(err, ERR_NOMEM, "types of a definition");
     types->base.ops = &ops;
     int rc = schema_new(descriptors->data, descriptors->size, &types->schema, err);
-    if (rc && rc != ERR_NOMEM) { /* they were good when they were stored */
-        err->code = ERR_INTERNAL;
+    if (rc) { /* they were good, and within every limit, when they were stored */
+        err->code = rc == ERR_INVALID ? ERR_INTERNAL : ERR_NOMEM;
         rc = err_wrap(err, "stored descriptors");
     }
     if (!rc)
