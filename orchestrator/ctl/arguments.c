@@ -73,13 +73,14 @@ static int take_own(struct ctl_arguments *arguments, const struct ctl_option *op
     return 0;
 }
 
-/* "--name value", "--name=value", "--name", "-o json", "-h" at argv[*i]. */
+/* "--name value", "--name=value", "--name", "-o json", "-h", "-I DIR", "-IDIR" at argv[*i]. */
 static int take_option(struct ctl_arguments *arguments, int argc, char **argv, int *i,
                        struct err *err)
 {
     const char *word = argv[*i];
     const char *name = strcmp(word, "-o") == 0       ? "output"
                        : strcmp(word, "-h") == 0     ? "help"
+                       : strncmp(word, "-I", 2) == 0 ? "proto-path"
                        : strncmp(word, "--", 2) == 0 ? word + 2
                                                      : NULL;
     if (!name)
@@ -87,6 +88,8 @@ static int take_option(struct ctl_arguments *arguments, int argc, char **argv, i
     size_t index = 0;
     size_t size = strcspn(name, "=");
     const char *value = name[size] ? name + size + 1 : NULL;
+    if (strncmp(word, "-I", 2) == 0 && word[2])
+        value = word + 2; /* as protoc has it */
     const struct ctl_option *own = arguments->verb ? arguments->verb->options : NULL;
     const struct ctl_option *option = option_find(own, name, size, &index);
     bool is_own = option != NULL;

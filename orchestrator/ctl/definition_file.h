@@ -3,15 +3,21 @@
 #ifndef CTL_DEFINITION_FILE_H
 #define CTL_DEFINITION_FILE_H
 
-#include "base/err.h"
+#include "ctl/protoc.h"
 
 #include <saga/v1/definition.pb-c.h>
 
-/* proto_path: where saga/v1/definition.proto is; NULL: $SAGACTL_PROTO_PATH, then beside this
- * program. "-" reads JSON from stdin. *ret is owned. */
-MUST_USE int definition_file_read(const char *path, const char *proto_path,
+/* "-" reads JSON from stdin. *ret is owned. */
+MUST_USE int definition_file_read(const char *path, const struct protoc_includes *includes,
                                   Saga__V1__SagaDefinition **ret, struct err *err);
-/* Is it text format, by its name? */
-bool definition_file_is_text_format(const char *path);
+
+enum definition_file_kind {
+    DEFINITION_JSON,
+    DEFINITION_TEXT,  /* text format: .textproto, .txtpb, .pbtxt, .textpb */
+    DEFINITION_PROTO, /* .proto */
+    DEFINITION_SET,   /* a FileDescriptorSet: .binpb, .pb, .desc, .bin, .fds, .protoset */
+};
+/* By its name; *ret_known (NULL: not wanted) is false where that says nothing, which is JSON. */
+enum definition_file_kind definition_file_kind(const char *path, bool *ret_known);
 
 #endif

@@ -3,7 +3,9 @@
 const struct ctl_verb *const ctl_verbs[] = {
     &verb_where,
     &verb_status,
+    &verb_definition_check,
     &verb_definition_apply,
+    &verb_definition_diff,
     &verb_definition_list,
     &verb_definition_get,
     &verb_start,
