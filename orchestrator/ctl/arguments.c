@@ -263,7 +263,7 @@ void ctl_write_usage(const struct ctl_verb *const *verbs, struct buf *out)
     for (size_t i = 0; verbs[i]; i++) {
         char left[64];
         (void)snprintf(left, sizeof left, "%s %s", verbs[i]->name, verbs[i]->arguments);
-        buf_printf(out, "  %-36s %.*s\n", left, (int)strcspn(verbs[i]->help, "\n"), verbs[i]->help);
+        buf_printf(out, "  %-41s %.*s\n", left, (int)strcspn(verbs[i]->help, "\n"), verbs[i]->help);
     }
     buf_text(out, "\nOptions of every command (sagactl COMMAND --help tells its own):\n");
     write_options(common_options, out);

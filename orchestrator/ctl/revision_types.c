@@ -73,9 +73,10 @@ static int step_index(const struct revision_types *types, const char *name)
 static struct revision_type output_type(const struct revision_types *types, int index,
                                         bool compensation)
 {
-    if (index < 0)
+    const Saga__V1__SagaDefinition *definition = definition_of(types);
+    if (index < 0 || !definition->steps)
         return named(types, "");
-    const Saga__V1__Step *step = definition_of(types)->steps[index];
+    const Saga__V1__Step *step = definition->steps[index];
     const Saga__V1__Operation *operation = !compensation ? step->action
                                            : step->undo_case == SAGA__V1__STEP__UNDO_COMPENSATION
                                                ? step->compensation

@@ -4,6 +4,8 @@
  * again), a template with bytes, and a FileDescriptorSet, by whose types its own bytes are looked
  * at; the second says where memory ends. Sets are mutated by their type. */
 #include "base/rng.h"
+#include "base/utf8.h"
+#include "ctl/revision_types.h"
 #include "fuzz.h"
 #include "mutate_message.h"
 #include "schema/payload.h"
@@ -28,6 +30,28 @@ static const char *const types[] = {
 };
 
 static struct schema *kinds;
+static struct revision_types *shown; /* the same as sagactl has it: a step for each of `types` */
+
+/* Step N answers the N-th of `types`. Nothing of it is ever freed. */
+static void load_shown(uint8_t *set, size_t size)
+{
+    static Saga__V1__RegisteredDefinition registered = SAGA__V1__REGISTERED_DEFINITION__INIT;
+    static Saga__V1__SagaDefinition definition = SAGA__V1__SAGA_DEFINITION__INIT;
+    static Saga__V1__Step steps[ARRAY_LEN(types)], *list[ARRAY_LEN(types)];
+    static Saga__V1__Operation actions[ARRAY_LEN(types)];
+    struct err err;
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        saga__v1__step__init(list[i] = &steps[i]);
+        saga__v1__operation__init(steps[i].action = &actions[i]);
+        steps[i].name = (char *)(uintptr_t)types[i]; /* is only read */
+        actions[i].output_type = steps[i].name;
+    }
+    definition.n_steps = ARRAY_LEN(types);
+    definition.steps = list;
+    registered.definition = &definition;
+    registered.descriptors = (ProtobufCBinaryData){ .len = size, .data = set };
+    FUZZ_OK(revision_types_new(&registered, &shown, &err), &err);
+}
 
 static void load_kinds(void)
 {
@@ -38,6 +62,7 @@ static void load_kinds(void)
     (void)fclose(file); /* it was only read */
     struct err err;
     FUZZ_OK(schema_new(set, size, &kinds, &err), &err);
+    load_shown(set, size);
 }
 
 static bool is_refusal(int rc, bool little_memory)
@@ -83,6 +108,28 @@ static void try_bytes(const struct schema *schema, const struct schema_message *
     if (!rc && ours)
         read_again(schema, type, &text);
     buf_done(&text);
+}
+
+/* On a screen and for scripts, whatever it is; a screen gets no control characters. */
+static void show(const char *name, const uint8_t *data, size_t size)
+{
+    const struct revision_type type =
+        revision_types_step(shown, name, SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION);
+    const ProtobufCBinaryData payload = { .len = size, .data = (uint8_t *)(uintptr_t)data };
+    struct buf whole = { 0 }, cut = { 0 };
+    struct err err;
+    FUZZ_CHECK(type.message);
+    FUZZ_CHECK(!revision_types_write(shown, type, &payload, 0, &whole) && !whole.failed);
+    FUZZ_CHECK(utf8_is_text(buf_cstr(&whole), whole.size));
+    (void)revision_types_write(shown, type, &payload, 16, &cut); /* as it is long */
+    FUZZ_CHECK(utf8_is_text(buf_cstr(&cut), cut.size));
+    json_t *object = json_object();
+    FUZZ_OK(revision_types_add_json(shown, type, &payload, "output", object, &err), &err);
+    FUZZ_CHECK(!json_object_get(object, "outputJson") ==
+               (!size || json_object_get(object, "outputProblem")));
+    json_decref(object);
+    buf_done(&whole);
+    buf_done(&cut);
 }
 
 static void try_text(const struct schema_message *type, const uint8_t *data, size_t size,
@@ -176,6 +223,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     switch ((enum mode)(data[0] % MODE_COUNT)) {
     case MODE_BYTES:
         try_bytes(kinds, type, true, script.data, script.left, data[1]);
+        show(type->full_name, script.data, script.left);
         break;
     case MODE_TEXT:
         try_text(type, script.data, script.left, data[1]);

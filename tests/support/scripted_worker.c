@@ -12,6 +12,7 @@
  *   done already foreign rejected retry unknown none    the outcome (foreign: not by us)
  *   not_done still_unknown                              a probe's
  *   out=TEXT     output                       join=STEP adds that step's output to it
+ *   hex=DIGITS   output, bytes as hexadecimal
  *   code=CODE    error code                   message=N error message of N two-byte characters
  *   after=MS     retry_after
  *
@@ -55,6 +56,7 @@ struct call { /* one call of the handler */
     const char *operation; /* "A", "C" or "P" */
     char id[24];           /* of its row in calls */
     char out[OUT_MAX], code[160], message[2 * OUT_MAX];
+    size_t hex_bytes; /* of out, if it was given as such */
     int inner_ms, after_ms;
 };
 
@@ -170,7 +172,12 @@ static int insert_effect(PGconn *conn, const struct call *call, bool guarded)
 
 static const char *out_of(const struct call *call)
 {
-    return *call->out ? call->out : saga_task_step(call->task);
+    return *call->out || call->hex_bytes ? call->out : saga_task_step(call->task);
+}
+
+static size_t size_of(const struct call *call)
+{
+    return call->hex_bytes ? call->hex_bytes : strlen(out_of(call));
 }
 
 static int guard_body(struct saga_task *task, PGconn *conn, void *ctx)
@@ -180,7 +187,7 @@ static int guard_body(struct saga_task *task, PGconn *conn, void *ctx)
         return -1;
     if (call->inner_ms)
         sleep_ms(call->inner_ms);
-    return saga_task_done(task, out_of(call), strlen(out_of(call)));
+    return saga_task_done(task, out_of(call), size_of(call));
 }
 
 static PGconn *guard_conn(struct own *own)
@@ -210,6 +217,16 @@ static void add_output_of(struct call *call, const char *step)
                    found ? (int)output.size : 4, found ? (const char *)output.data : "none");
 }
 
+static void set_bytes(struct call *call, const char *digits)
+{
+    unsigned byte;
+    call->hex_bytes = 0;
+    while (call->hex_bytes < sizeof call->out && sscanf(digits, "%2x", &byte) == 1) {
+        call->out[call->hex_bytes++] = (char)byte;
+        digits += 2;
+    }
+}
+
 static void fill_message(struct call *call, int characters)
 {
     size_t size = 0;
@@ -225,6 +242,8 @@ static bool do_setting(struct call *call, const char *word)
         call->inner_ms = (int)strtol(value, NULL, 10);
     else if (word_value(word, "out=", &value))
         (void)snprintf(call->out, sizeof call->out, "%s", value);
+    else if (word_value(word, "hex=", &value))
+        set_bytes(call, value);
     else if (word_value(word, "join=", &value))
         add_output_of(call, value);
     else if (word_value(word, "code=", &value))
@@ -271,7 +290,7 @@ static int do_outcome(struct call *call, const char *word)
     struct saga_task *task = call->task;
     const char *code = *call->code ? call->code : "SCRIPT";
     const char *message = *call->message ? call->message : "as the script says";
-    size_t size = strlen(out_of(call));
+    size_t size = size_of(call);
     if (strcmp(word, "done") == 0)
         return saga_task_done(task, out_of(call), size);
     if (strcmp(word, "already") == 0)
