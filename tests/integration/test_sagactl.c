@@ -2,15 +2,13 @@
  * can read, and ends with the exit code that it promises; `where` names the step, the tries, the
  * last error, since when, and what it waits for. Method: the program as people run it; sagas whose
  * input tells a real worker what to do. */
-#include "support/command.h"
-#include "support/rig.h"
+#include "support/sagactl.h"
 #include "support/scratch.h"
 #include "support/wait.h"
 
 #include "base/mem.h"
 #include "dispatch/key.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
 enum { SOON = 10000 };
@@ -33,44 +31,16 @@ static int teardown(void **state)
     return rig_down(&rig);
 }
 
-static struct command run(const char *const *words)
-{
-    const char *argv[COMMAND_ARGS_MAX] = { SAGACTL_BINARY };
-    const char *env[] = { "SAGACTL_ACTOR=ada", NULL, NULL };
-    char address[64];
-    (void)snprintf(address, sizeof address, "SAGACTL_ADDRESS=%s", rig.address);
-    env[1] = address;
-    const char *const all_env[] = { env[0], env[1], NULL };
-    for (size_t i = 0; words[i]; i++) {
-        assert_true(i + 2 < COMMAND_ARGS_MAX);
-        argv[i + 1] = words[i];
-    }
-    return command_run(argv, all_env);
-}
-
-/* Output holds all of `parts`, which end with NULL. */
 static void expect(int exit_code, const char *const *parts, const char *const *words)
 {
-    CLEANUP(command_done) struct command command = run(words);
-    if (command.exit_code != exit_code)
-        fail_msg("sagactl %s: exit code %d, not %d: %s", words[0], command.exit_code, exit_code,
-                 command.output);
-    for (size_t i = 0; parts[i]; i++)
-        if (!strstr(command.output, parts[i]))
-            fail_msg("sagactl %s: \"%s\" is not in: %s", words[0], parts[i], command.output);
+    sagactl_expect(&rig, exit_code, parts, words);
 }
-#define WORDS(...)                   ((const char *const[]){ __VA_ARGS__, NULL })
 #define EXPECT(exit_code, part, ...) expect(exit_code, WORDS(part), WORDS(__VA_ARGS__))
 
 /* Runs with -o json; the caller owns the value. */
 static json_t *run_json(const char *const *words)
 {
-    CLEANUP(command_done) struct command command = run(words);
-    json_error_t where;
-    json_t *value = json_loads(command.output, JSON_REJECT_DUPLICATES, &where);
-    if (command.exit_code != 0 || !value)
-        fail_msg("sagactl %s: exit code %d: %s", words[0], command.exit_code, command.output);
-    return value;
+    return sagactl_json(&rig, words);
 }
 
 static void write_file(const char *name, const char *content, char ret_path[SCRATCH_PATH_SIZE])
