@@ -79,7 +79,7 @@ int definition_name_read(const char *text, char ret_name[DEFINITION_NAME_SIZE],
 }
 
 int definition_fetch(struct ctl *ctl, const char *namespace_, const char *name, int32_t revision,
-                     bool *ret_absent, Saga__V1__RegisteredDefinition **ret)
+                     bool with_descriptors, bool *ret_absent, Saga__V1__RegisteredDefinition **ret)
 {
     Saga__V1__GetDefinitionRequest request = SAGA__V1__GET_DEFINITION_REQUEST__INIT;
     Saga__V1__RegisteredDefinition *registered = NULL;
@@ -89,7 +89,7 @@ int definition_fetch(struct ctl *ctl, const char *namespace_, const char *name, 
         request.namespace_ = (char *)namespace_;
     request.name = (char *)name;
     request.revision = revision;
-    request.with_descriptors = 1;
+    request.with_descriptors = with_descriptors;
     if (ret_absent)
         *ret_absent = false;
     if (ctl_call_quietly(ctl, "/saga.v1.DefinitionService/GetDefinition", &request.base,

@@ -19,10 +19,10 @@ MUST_USE int definition_name_read(const char *text, char ret_name[DEFINITION_NAM
 /* A revision on the command line, from 1 on. Prints what is wrong with it. */
 MUST_USE int definition_revision_read(const char *text, int32_t *ret);
 
-/* GetDefinition with descriptors; revision 0: the current one. ret_absent (NULL: not wanted):
- * NOT_FOUND is no failure, and sets it. The answer has its definition. */
+/* GetDefinition; revision 0: the current one. ret_absent (NULL: not wanted): NOT_FOUND is no
+ * failure, and sets it. The answer has its definition. */
 MUST_USE int definition_fetch(struct ctl *ctl, const char *namespace_, const char *name,
-                              int32_t revision, bool *ret_absent,
+                              int32_t revision, bool with_descriptors, bool *ret_absent,
                               Saga__V1__RegisteredDefinition **ret);
 
 /* ListRevisions, newest first, whatever number of pages it takes. fn returns 0 to go on. */

@@ -1,5 +1,7 @@
 #include "ctl/definition_side.h"
 
+#include "ctl/screen.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +41,7 @@ int side_of_server(struct ctl *ctl, const char *namespace_, const char *name, in
     Saga__V1__RegisteredDefinition *registered = NULL;
     struct err err;
     *ret = (struct side){ 0 };
-    int rc = definition_fetch(ctl, namespace_, name, revision, ret_absent, &registered);
+    int rc = definition_fetch(ctl, namespace_, name, revision, true, ret_absent, &registered);
     if (rc != 0 || (ret_absent && *ret_absent))
         return rc;
     struct side side = { .sagas = mem_calloc(1, sizeof *side.sagas), .count = 1 };
@@ -67,7 +69,7 @@ int side_of_server(struct ctl *ctl, const char *namespace_, const char *name, in
 
 void side_done(struct side *side)
 {
-    for (size_t i = 0; i < side->count; i++) {
+    for (size_t i = 0; side->sagas && i < side->count; i++) {
         source_saga_done(&side->sagas[i].checked);
         ctl_message_free_p(&side->sagas[i].registered);
         side->sagas[i].own_schema = schema_free(side->sagas[i].own_schema);
@@ -93,6 +95,17 @@ const struct side_saga *side_find(const struct side *side, const struct side *ot
             strcmp(side->sagas[i].definition->name, saga->definition->name) == 0)
             return &side->sagas[i];
     return NULL;
+}
+
+void side_write_gone(const struct side *was, const struct side *is, struct buf *out)
+{
+    for (size_t i = 0; i < was->count; i++) {
+        if (!was->sagas[i].definition || side_find(is, was, &was->sagas[i]))
+            continue;
+        buf_text(out, "NOTE      ");
+        screen_text(out, was->sagas[i].definition->name);
+        buf_text(out, " is not there any more; what a server has of it stays as it is\n");
+    }
 }
 
 int side_compare(struct ctl *ctl, const struct side_saga *was, const struct side_saga *is,

@@ -40,6 +40,9 @@ void side_print_faults(const struct side *side);
 const struct side_saga *side_find(const struct side *side, const struct side *other,
                                   const struct side_saga *saga);
 
+/* A line for each saga of `was` that `is` has none for. */
+void side_write_gone(const struct side *was, const struct side *is, struct buf *out);
+
 /* Every change from `was` to `is`. ctl: which live revisions need handlers that went is asked, too,
  * and appended to `live`; NULL: there is no server. Prints what is wrong. */
 MUST_USE int side_compare(struct ctl *ctl, const struct side_saga *was, const struct side_saga *is,

@@ -56,7 +56,7 @@ static void collect(struct source *source, const char *name, const struct bytes 
 {
     for (size_t i = 0; i < schema_service_count(source->schema); i++) {
         const struct schema_service *service = schema_service_at(source->schema, i);
-        bool elsewhere = file && (strlen(service->file) != file->size ||
+        bool elsewhere = file && (!file->data || strlen(service->file) != file->size ||
                                   memcmp(service->file, file->data, file->size) != 0);
         if (elsewhere || !schema_service_is_saga(service))
             continue;

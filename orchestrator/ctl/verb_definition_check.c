@@ -19,8 +19,8 @@ static const struct ctl_option options[] = {
 
 struct check {
     struct ctl *ctl;
-    struct side is, against; /* of --against */
-    bool compares, server, dot;
+    struct side is, against;         /* of --against */
+    bool compares, server, dot, one; /* one: --service */
     int32_t revision;
     json_t *all;     /* with -o json */
     struct buf text; /* else */
@@ -106,6 +106,8 @@ static int check_all(struct check *check)
     for (size_t i = 0; i < check->is.count; i++)
         if (check->is.sagas[i].definition)
             code = side_worse(code, check_saga(check, &check->is.sagas[i]));
+    if (!check->one)
+        side_write_gone(&check->against, &check->is, &check->text);
     side_print_faults(&check->is);
     int rc = check->all ? ctl_print_json(json_pack("{s:O}", "sagas", check->all))
                         : ctl_print_text(&check->text);
@@ -134,6 +136,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     struct check check = { .ctl = ctl };
     check.server = ctl_option(arguments, "server") != NULL;
     check.dot = ctl_option(arguments, "dot") != NULL;
+    check.one = ctl_option(arguments, "service") != NULL;
     check.compares = check.server || ctl_option(arguments, "against") != NULL;
     if (ctl_option_number(arguments, "revision", 1, INT32_MAX, 0, &revision, &err) != 0)
         return ctl_print_error(&err);

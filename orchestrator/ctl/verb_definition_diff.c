@@ -85,6 +85,8 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     bool complete = rc == 0;
     for (size_t i = 0; complete && i < is.count; i++)
         rc = side_worse(rc, compare_saga(ctl, two ? &was : NULL, &is, &is.sagas[i], all, &text));
+    if (two && complete && !source.service)
+        side_write_gone(&was, &is, &text);
     if (complete)
         rc = side_worse(
             all ? ctl_print_json(json_pack("{s:O}", "sagas", all)) : ctl_print_text(&text), rc);
