@@ -3,10 +3,12 @@
 #define CORE_LIMITS_H
 
 enum {
-    LIMIT_PAYLOAD_BYTES = 256 * 1024,      /* input, output */
-    LIMIT_TASK_BYTES = 3 * 1024 * 1024,    /* request of a task in total */
-    LIMIT_MESSAGE_BYTES = 4 * 1024 * 1024, /* one gRPC message */
-    LIMIT_JOURNAL_ENTRIES = 10000,         /* a saga; then parked */
+    LIMIT_PAYLOAD_BYTES = 256 * 1024,       /* input, output */
+    LIMIT_TASK_BYTES = 3 * 1024 * 1024,     /* request of a task in total */
+    LIMIT_MESSAGE_BYTES = 4 * 1024 * 1024,  /* one gRPC message */
+    LIMIT_REGISTER_BYTES = 5 * 1024 * 1024, /* the one that is larger: a set of descriptors in it */
+    LIMIT_DESCRIPTORS_BYTES = 2 * 1024 * 1024, /* what is kept of them with a revision */
+    LIMIT_JOURNAL_ENTRIES = 10000,             /* a saga; then parked */
     LIMIT_JOURNAL_BYTES = 10 * 1024 * 1024,
     LIMIT_JOURNAL_RESERVE = 64, /* entries kept free for decisions once leases are refused */
     LIMIT_STEPS = 256,          /* a definition */
@@ -19,7 +21,7 @@ enum {
     LIMIT_TEMPLATE_BYTES = 256, /* of a business key, an idempotency key, a label */
     LIMIT_TYPE_BYTES = 512,     /* full name of a message */
     LIMIT_REQUEST_FIELDS = 257, /* the input and every step */
-    LIMIT_WORKER_BYTES = 128, /* worker id; instance 64 */
+    LIMIT_WORKER_BYTES = 128,   /* worker id; instance 64 */
     LIMIT_INSTANCE_BYTES = 64,
     LIMIT_ACTOR_BYTES = 128,
     LIMIT_REASON_BYTES = 1024,

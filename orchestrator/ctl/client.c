@@ -71,9 +71,9 @@ struct call {
 static int request_pack(const ProtobufCMessage *request, grpc_byte_buffer **ret, struct err *err)
 {
     size_t size = protobuf_c_message_get_packed_size(request);
-    if (size > LIMIT_MESSAGE_BYTES)
+    if (size > LIMIT_REGISTER_BYTES) /* of most methods less: the server knows */
         return err_reason(err, ERR_LIMIT, "MESSAGE_TOO_LARGE",
-                          "the request has %zu bytes, at most %d", size, LIMIT_MESSAGE_BYTES);
+                          "the request has %zu bytes, at most %d", size, LIMIT_REGISTER_BYTES);
     grpc_slice slice = grpc_slice_malloc(size);
     (void)protobuf_c_message_pack(request, GRPC_SLICE_START_PTR(slice)); /* the size from above */
     *ret = grpc_raw_byte_buffer_create(&slice, 1);

@@ -181,8 +181,12 @@ int call_unpack(struct call *call, const ProtobufCMessageDescriptor *type, struc
                 ProtobufCMessage **ret, struct err *err)
 {
     grpc_byte_buffer *buffer = TAKE(call->received);
+    size_t size = grpc_byte_buffer_length(buffer), most = method_message_bytes_max(call->method);
     int rc;
-    if (buffer->type == GRPC_BB_RAW && buffer->data.raw.compression != GRPC_COMPRESS_NONE) {
+    if (size > most) {
+        rc = err_reason(err, ERR_LIMIT, "MESSAGE_TOO_LARGE",
+                        "the message has %zu bytes, the limit is %zu", size, most);
+    } else if (buffer->type == GRPC_BB_RAW && buffer->data.raw.compression != GRPC_COMPRESS_NONE) {
         rc = err_set(err, ERR_UNIMPLEMENTED, "compressed messages are refused");
     } else if (buffer->type == GRPC_BB_RAW && buffer->data.raw.slice_buffer.count == 1) {
         const grpc_slice *slice = &buffer->data.raw.slice_buffer.slices[0];

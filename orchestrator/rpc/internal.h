@@ -88,11 +88,18 @@ struct method {
 };
 /* NULL: unknown. */
 const struct method *method_find(grpc_slice path);
+/* What a client may say in one message. gRPC itself bounds them by the largest of all. */
+size_t method_message_bytes_max(const struct method *method);
 
 /* --- the services: each owes its call one answer */
 void definition_register(struct call *call);
 void definition_get(struct call *call);
 void definition_list(struct call *call);
+void definition_list_revisions(struct call *call);
+void definition_promote(struct call *call);
+void definition_pause(struct call *call);
+void definition_resume(struct call *call);
+void definition_delete_revision(struct call *call);
 void saga_start(struct call *call);
 void saga_batch_start(struct call *call);
 void saga_get(struct call *call);

@@ -38,7 +38,7 @@ grpc_channel_args *server_args_new(void)
     grpc_resource_quota_resize(quota, QUOTA_BYTES);
     const grpc_arg args[] = {
         integer(GRPC_ARG_ALLOW_REUSEPORT, 0), /* a second server on one port is an error */
-        integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, LIMIT_MESSAGE_BYTES),
+        integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, LIMIT_REGISTER_BYTES),
         /* identity alone: gRPC inflates a message before it looks at its size */
         integer(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1),
         integer(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS),

@@ -27,6 +27,16 @@ static const struct method methods[] = {
       &saga__v1__get_definition_request__descriptor, definition_get, false },
     { "/saga.v1.DefinitionService/ListDefinitions", METHOD_UNARY,
       &saga__v1__list_definitions_request__descriptor, definition_list, false },
+    { "/saga.v1.DefinitionService/ListRevisions", METHOD_UNARY,
+      &saga__v1__list_revisions_request__descriptor, definition_list_revisions, false },
+    { "/saga.v1.DefinitionService/PromoteDefinition", METHOD_UNARY,
+      &saga__v1__promote_definition_request__descriptor, definition_promote, false },
+    { "/saga.v1.DefinitionService/PauseDefinition", METHOD_UNARY,
+      &saga__v1__pause_definition_request__descriptor, definition_pause, false },
+    { "/saga.v1.DefinitionService/ResumeDefinition", METHOD_UNARY,
+      &saga__v1__resume_definition_request__descriptor, definition_resume, false },
+    { "/saga.v1.DefinitionService/DeleteRevision", METHOD_UNARY,
+      &saga__v1__delete_revision_request__descriptor, definition_delete_revision, false },
     { "/saga.v1.OperatorService/RetryStep", METHOD_UNARY,
       &saga__v1__retry_step_request__descriptor, operator_retry_step, false },
     { "/saga.v1.OperatorService/ResolveStep", METHOD_UNARY,
@@ -59,4 +69,10 @@ const struct method *method_find(grpc_slice path)
             return &methods[i];
     }
     return NULL;
+}
+
+size_t method_message_bytes_max(const struct method *method)
+{
+    bool is_larger = method->handle == definition_register;
+    return is_larger ? LIMIT_REGISTER_BYTES : LIMIT_MESSAGE_BYTES;
 }

@@ -16,7 +16,7 @@ enum {
     STATUS_MESSAGE_BYTES = 512,  /* percent-encoding may triple them */
     STATUS_DETAILS_BYTES = 1800, /* base64 adds a third */
     FAULTS_KEPT = 16,
-    FAULT_FIELD_BYTES = 96,
+    FAULT_FIELD_BYTES = 256, /* file, rpc and option, too */
     FAULT_TEXT_BYTES = 200,
 };
 

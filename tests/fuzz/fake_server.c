@@ -381,6 +381,63 @@ int store_reader_definitions(struct store_reader *reader, const char *namespace_
     return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
 }
 
+int store_reader_revisions(struct store_reader *reader, const char *namespace_, const char *name,
+                           int32_t before, size_t limit, struct store_definition *ret,
+                           size_t *ret_count, struct err *err)
+{
+    (void)reader;
+    (void)before; /* any: no revision has it */
+    (void)ret;
+    check_name(namespace_, 1, LIMIT_NAMESPACE_BYTES);
+    check_name(name, 1, LIMIT_DEFINITION_NAME_BYTES);
+    FUZZ_CHECK(limit >= 2 && limit <= LIMIT_PAGE_ITEMS + 1);
+    *ret_count = 0;
+    return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
+}
+
+static int change(const char *namespace_, const char *name, struct err *err)
+{
+    check_name(namespace_, 1, LIMIT_NAMESPACE_BYTES);
+    check_name(name, 1, LIMIT_DEFINITION_NAME_BYTES);
+    return refuse(err);
+}
+
+int store_reader_promote(struct store_reader *reader, const char *namespace_, const char *name,
+                         int32_t revision, struct store_definition *ret, struct err *err)
+{
+    (void)reader;
+    (void)ret;
+    FUZZ_CHECK(revision >= 1);
+    return change(namespace_, name, err);
+}
+
+int store_reader_pause(struct store_reader *reader, const char *namespace_, const char *name,
+                       const char *actor, const char *reason, struct store_definition *ret,
+                       struct err *err)
+{
+    (void)reader;
+    (void)ret;
+    check_name(actor, 0, LIMIT_ACTOR_BYTES);
+    FUZZ_CHECK(strlen(reason) <= LIMIT_REASON_BYTES);
+    return change(namespace_, name, err);
+}
+
+int store_reader_resume(struct store_reader *reader, const char *namespace_, const char *name,
+                        struct store_definition *ret, struct err *err)
+{
+    (void)reader;
+    (void)ret;
+    return change(namespace_, name, err);
+}
+
+int store_reader_delete_revision(struct store_reader *reader, const char *namespace_,
+                                 const char *name, int32_t revision, struct err *err)
+{
+    (void)reader;
+    FUZZ_CHECK(revision >= 1);
+    return change(namespace_, name, err);
+}
+
 /* --- a call from its bytes to its answer -------------------------------------------------------
  */
 
