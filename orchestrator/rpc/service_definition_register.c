@@ -73,9 +73,12 @@ static void add_definition_fault(void *ctx, const char *field, const char *text)
 
 static int refuse_descriptors(struct err *err)
 {
-    if (err->code == ERR_INVALID || err->code == ERR_LIMIT)
-        (void)snprintf(err->reason, sizeof err->reason, "INVALID_DESCRIPTORS");
-    return (int)err->code;
+    if (err->code != ERR_INVALID && err->code != ERR_LIMIT)
+        return (int)err->code;
+    (void)snprintf(err->reason, sizeof err->reason, "INVALID_DESCRIPTORS");
+    (void)snprintf(err->field, sizeof err->field, "descriptors");
+    bool says_so = strncmp(err->msg, "descriptors: ", strlen("descriptors: ")) == 0;
+    return says_so ? (int)err->code : err_wrap(err, "descriptors");
 }
 
 /* --- which service ---------------------------------------------------------------------------- */
@@ -87,7 +90,8 @@ static void name_services(const struct schema *schema, bool sagas_alone, char *r
     *ret = '\0';
     for (size_t i = 0; i < schema_service_count(schema); i++) {
         const struct schema_service *service = schema_service_at(schema, i);
-        if (sagas_alone && !schema_service_is_saga(service))
+        bool is_ours = strcmp(service->package, "saga.v1") == 0; /* that the options import */
+        if (is_ours || (sagas_alone && !schema_service_is_saga(service)))
             continue;
         size_t more = strlen(service->full_name) + 2;
         if (used + more >= size - 32) {
@@ -190,10 +194,8 @@ static int prune(struct registering *it, const char *const *names, size_t count,
         return refuse_descriptors(err);
     if (it->descriptors.size <= LIMIT_DESCRIPTORS_BYTES)
         return 0;
-    (void)err_field(err, "descriptors",
-                    "descriptors: the types that the definition names take %zu bytes, at most %d",
-                    it->descriptors.size, LIMIT_DESCRIPTORS_BYTES);
-    err->code = ERR_LIMIT;
+    (void)err_set(err, ERR_LIMIT, "the types that the definition names take %zu bytes, at most %d",
+                  it->descriptors.size, LIMIT_DESCRIPTORS_BYTES);
     return refuse_descriptors(err);
 }
 
