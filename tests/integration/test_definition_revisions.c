@@ -196,7 +196,7 @@ static void test_b3_a_running_saga_stays_on_its_revision_and_promoting_rolls_bac
     expect(promote("roll", 3), NOT_FOUND, NULL);
     expect(promote("roll", 0), INVALID_ARGUMENT, NULL);
     expect(promote("none", 1), NOT_FOUND, NULL);
-    (void)rig_worker(rig, "w", "act:8");
+    (void)nodes_worker(&nodes, 0, 1, "w", "act:8");
     rig_await_states(
         rig, "roll", "", "SUCCEEDED",
         rig_count(rig, RIG_STORE, "SELECT count(*) FROM saga WHERE definition = 'roll'"), SOON);
@@ -232,6 +232,7 @@ static void test_a_paused_definition_starts_none_and_ends_what_runs(void **state
     assert_true(failure.retry_delay_ms > 0);
     assert_non_null(strstr(failure.message, "bank is down"));
     client_failure_done(&failure);
+    expect_start(rig, "pausing", "before", 1); /* a key that is known */
     (void)rig_worker(rig, "w", "act:8");
     rig_await_state(rig, "pausing", "before", "SUCCEEDED", SOON);
     struct answer resumed = resume("pausing");
