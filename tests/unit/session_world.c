@@ -189,12 +189,19 @@ void finish(struct session *session, struct saga_task *task)
 
 void ack(struct session *session, int64_t fence, Saga__V1__Ack__Result result)
 {
+    ack_with_problem(session, fence, result, "");
+}
+
+void ack_with_problem(struct session *session, int64_t fence, Saga__V1__Ack__Result result,
+                      const char *problem)
+{
     Saga__V1__Ack one = SAGA__V1__ACK__INIT, *pointer = &one;
     Saga__V1__Acks acks = SAGA__V1__ACKS__INIT;
     Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
     one.saga_uid = (ProtobufCBinaryData){ .len = sizeof uid, .data = uid };
     one.fence = fence;
     one.result = result;
+    one.problem = (char *)(uintptr_t)problem; /* packing only reads */
     acks.n_acks = 1;
     acks.acks = &pointer;
     message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_ACKS;

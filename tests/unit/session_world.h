@@ -46,6 +46,8 @@ struct saga_task *take(struct session *session, int64_t fence);
 /* Its handler returns: DONE. */
 void finish(struct session *session, struct saga_task *task);
 void ack(struct session *session, int64_t fence, Saga__V1__Ack__Result result);
+void ack_with_problem(struct session *session, int64_t fence, Saga__V1__Ack__Result result,
+                      const char *problem);
 void extended(struct session *session, int64_t fence, int64_t lease_ms);
 void expect_report(struct session *session, int64_t fence, Saga__V1__Outcome outcome);
 void no_handler(struct saga_task *task, void *ctx);

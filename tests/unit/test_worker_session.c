@@ -294,6 +294,22 @@ static void test_the_attempt_time_ends_it_too(void **state)
     pool_finish(session->pool, task, now);
 }
 
+/* Told when the task's message is gone already; the report is done with. */
+static void test_an_output_of_another_type_is_told_and_the_report_forgotten(void **state)
+{
+    struct session *session = *state;
+    connect_holding(session, 0);
+    expect_credit(session, 3, 2);
+    deliver(session, debit_name, 1);
+    struct saga_task *task = take(session, 1);
+    assert_int_equal(saga_task_done(task, "x", 1), 0);
+    pool_finish(session->pool, task, now);
+    expect_report(session, 1, SAGA__V1__OUTCOME__OUTCOME_DONE);
+    ack_with_problem(session, 1, SAGA__V1__ACK__RESULT__RESULT_ACCEPTED, "total: wrong wire type");
+    assert_int_equal(session->pool->stats.reports_accepted, 1);
+    assert_null(pool_find(session->pool, uid, 1));
+}
+
 static void test_a_cancel_hint_stops_the_running_and_gives_back_the_waiting(void **state)
 {
     struct session *session = *state;
@@ -555,6 +571,7 @@ int main(void)
         SESSION_TEST(test_the_clock_of_a_lease_runs_from_the_last_confirmation),
         SESSION_TEST(test_a_message_that_lay_in_the_socket_counts_from_before_the_wait),
         SESSION_TEST(test_the_attempt_time_ends_it_too),
+        SESSION_TEST(test_an_output_of_another_type_is_told_and_the_report_forgotten),
         SESSION_TEST(test_a_cancel_hint_stops_the_running_and_gives_back_the_waiting),
         SESSION_TEST(test_drain_gives_back_waits_and_ends),
         SESSION_TEST(test_drain_waits_for_acks_no_longer_than_its_limit),

@@ -1,7 +1,9 @@
 #include "session.h"
 
 #include "base/log.h"
+#include "base/uuid.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 void session_init(struct session *session, struct pool *pool)
@@ -207,11 +209,16 @@ static int receive_ack(struct session *session, const Saga__V1__Ack *ack, struct
     struct saga_worker_stats *stats = &session->pool->stats;
     struct saga_task *task = pool_find(session->pool, ack->saga_uid.data, ack->fence);
     if (!task || (task->state != TASK_REPORTED && task->state != TASK_FINISHED))
-        return 0; /* acknowledged before */
-    if (*ack->problem)
+        return 0;        /* acknowledged before */
+    if (*ack->problem) { /* of the task itself no more is left than its name */
+        struct uuid uid;
+        char text[UUID_TEXT_SIZE];
+        memcpy(uid.bytes, task->uid, sizeof uid.bytes);
+        uuid_format(&uid, text);
         log_line(LOG_WARN, "the outcome counts as UNKNOWN: its output is not of the declared type",
-                 "saga", saga_task_saga_id(task), "step", saga_task_step(task), "problem",
-                 ack->problem, NULL);
+                 "saga_uid", text, "fence", log_fmt("%" PRId64, task->fence), "handler",
+                 task->handler->name, "problem", ack->problem, NULL);
+    }
     switch (ack->result) {
     case SAGA__V1__ACK__RESULT__RESULT_ACCEPTED:
         stats->reports_accepted++;
