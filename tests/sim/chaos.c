@@ -38,11 +38,21 @@ static void add_nodes(struct world *world)
     }
 }
 
+/* Where there are large graphs there may be room for all that they have beside each other. */
+static int64_t most_at_once(const struct world *world)
+{
+    for (size_t i = 0; i < world->definitions.count; i++)
+        if (world->definitions.shapes[i] != SHAPE_SMALL)
+            return STEPS_MAX;
+    return 3;
+}
+
 static void serve_some(struct world *world, struct worker *worker, unsigned share)
 {
+    int64_t most = most_at_once(world);
     for (size_t i = 0; i < HANDLERS_MAX; i++)
         if (world_chance(world, share))
-            worker_serve(worker, handler_names[i], (uint32_t)world_between(world, 1, 3));
+            worker_serve(worker, handler_names[i], (uint32_t)world_between(world, 1, most));
     if (!worker->serves_count)
         worker_serve(worker, handler_names[world_choice(world, HANDLERS_MAX)], 1);
 }

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_OFTEN = 4 };
+/* Few steps are quicker: of a thousand definitions so many are large, and so many more have up to
+ * STEPS_SOMETIMES steps. */
+enum { STEPS_OFTEN = 4, STEPS_SOMETIMES = 6, LARGE = 60, MEDIUM = 90 };
 
 const char *const handler_names[HANDLERS_MAX] = { "h0", "h1", "h2", "h3", "h4" };
 
@@ -65,9 +67,10 @@ static void on_fault(void *ctx, const char *field, const char *description)
                   description);
 }
 
-void definitions_add(struct world *world, struct definition *definition)
+void definitions_add(struct world *world, struct definition *definition, enum shape shape)
 {
     struct definitions *definitions = &world->definitions;
+    definitions->shapes[definitions->count] = shape;
     definitions->items[definitions->count++] = definition;
     current = definitions;
     (void)definition_check(definition, on_fault, world);
@@ -79,6 +82,15 @@ const struct definition *definitions_find(const struct definitions *definitions,
         if (strcmp(definitions->items[i]->name, name) == 0)
             return definitions->items[i];
     return NULL;
+}
+
+enum shape definitions_shape(const struct definitions *definitions,
+                             const struct definition *definition)
+{
+    for (size_t i = 0; i < definitions->count; i++)
+        if (definitions->items[i] == definition)
+            return definitions->shapes[i];
+    return SHAPE_COUNT;
 }
 
 void definitions_done(struct definitions *definitions)
@@ -279,25 +291,55 @@ static void make_up_pivot(struct world *world, struct definition *definition)
     definition_order(definition);
 }
 
+/* Every second large one can be taken back wherever it stands: there is a long way back then. */
+static void make_up_way_back(struct world *world, struct definition *definition)
+{
+    bool all = world_chance(world, 500);
+    for (size_t i = 0; all && i < definition->step_count; i++) {
+        struct step_rule *step = &definition->steps[i];
+        step->has_compensation = true;
+        if (step->settle_ms >= 0)
+            continue;
+        step->settle_ms = world_between(world, 0, 5000);
+        make_up_after_settle(world, &step->action, step->settle_ms);
+        make_up_after_settle(world, &step->compensation, step->settle_ms);
+    }
+}
+
+static struct definition *make_up_steps(struct world *world, const char *name,
+                                        enum shape *ret_shape)
+{
+    static const char *const steps[STEPS_MAX] = { "a", "b", "c", "d", "e", "f",
+                                                  "g", "h", "i", "j", "k", "l" };
+    int64_t drawn = world_between(world, 0, 999);
+    *ret_shape = drawn < LARGE ? shapes_draw(world) : SHAPE_SMALL;
+    size_t most = drawn < LARGE + MEDIUM ? STEPS_SOMETIMES : STEPS_OFTEN;
+    size_t count =
+        *ret_shape ? shapes_step_count(world, *ret_shape) : 1 + world_choice(world, most);
+    return definitions_plain(name, steps, count);
+}
+
 void definitions_make_up(struct world *world)
 {
     static const char *const names[DEFINITIONS_MAX] = { "pay", "ship", "book" };
-    static const char *const steps[STEPS_MAX] = { "a", "b", "c", "d", "e", "f" };
     size_t count = 1 + world_choice(world, DEFINITIONS_MAX);
     for (size_t i = 0; i < count; i++) {
-        size_t most = world_chance(world, 150) ? STEPS_MAX : STEPS_OFTEN; /* few are quicker */
-        struct definition *definition =
-            definitions_plain(names[i], steps, 1 + world_choice(world, most));
+        enum shape shape;
+        struct definition *definition = make_up_steps(world, names[i], &shape);
         for (size_t step = 0; step < definition->step_count; step++)
             make_up_step(world, &definition->steps[step]);
-        if (world_chance(world, 500))
+        if (shape != SHAPE_SMALL)
+            make_up_way_back(world, definition);
+        if (shape == SHAPE_ANY || (shape == SHAPE_SMALL && world_chance(world, 500)))
             make_up_order(world, definition);
+        else if (shape != SHAPE_SMALL)
+            shapes_order(definition, shape);
         if (world_chance(world, 350))
             make_up_pivot(world, definition);
         if (world_chance(world, 300))
             definition->deadline_ms = world_between(world, 1000, 40000);
         definition->on_deadline =
             world_chance(world, 500) ? ON_DEADLINE_PARK : ON_DEADLINE_COMPENSATE;
-        definitions_add(world, definition);
+        definitions_add(world, definition, shape);
     }
 }

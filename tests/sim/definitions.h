@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "core/definition.h"
+#include "sim/shapes.h"
 
 struct world;
 
@@ -12,6 +13,7 @@ enum { DEFINITIONS_MAX = 3, HANDLERS_MAX = 5 };
 
 struct definitions {
     struct definition *items[DEFINITIONS_MAX];
+    enum shape shapes[DEFINITIONS_MAX];
     size_t count;
 };
 
@@ -20,7 +22,9 @@ extern const char *const handler_names[HANDLERS_MAX];
 
 void definitions_make_up(struct world *world);
 /* Takes it over and checks it. */
-void definitions_add(struct world *world, struct definition *definition);
+void definitions_add(struct world *world, struct definition *definition, enum shape shape);
+enum shape definitions_shape(const struct definitions *definitions,
+                             const struct definition *definition);
 /* All steps: IDEMPOTENT, guarded, with a compensation; handlers h0, h1, ... */
 struct definition *definitions_plain(const char *name, const char *const *steps, size_t count);
 /* Gives it a probe with the times of a plain rule. */

@@ -93,6 +93,18 @@
     X(PARKED_REJECTED_AFTER_PIVOT, "parked: REJECTED_AFTER_PIVOT")                                 \
     X(DELAYED, "a step began after its delay")                                                     \
     X(JOINED, "a step began after two that had run at the same time")                              \
+    X(EIGHT_AT_ONCE, "eight steps of one saga ran at the same time")                               \
+    X(SIX_BACK_AT_ONCE, "six steps of one saga were taken back at the same time")                  \
+    X(CHAIN_DONE, "a chain of twelve steps SUCCEEDED")                                             \
+    X(CHAIN_BACK, "a chain of twelve steps COMPENSATED, six or more taken back")                   \
+    X(WIDE_DONE, "a wide graph (eight steps or more beside each other) SUCCEEDED")                 \
+    X(WIDE_BACK, "a wide graph COMPENSATED, six or more taken back")                               \
+    X(DIAMONDS_DONE, "diamonds within a diamond SUCCEEDED")                                        \
+    X(DIAMONDS_BACK, "diamonds within a diamond COMPENSATED, six or more taken back")              \
+    X(ANY_DONE, "any graph of seven to twelve steps SUCCEEDED")                                    \
+    X(ANY_BACK, "any such graph COMPENSATED, six or more taken back")                              \
+    X(LARGE_PIVOT, "a large graph with a pivot SUCCEEDED")                                         \
+    X(LARGE_CANCELLED, "a large graph was cancelled beside a live lease")                          \
     X(LEASE_EXTENDED, "a lease was extended")                                                      \
     X(EXTENSION_REFUSED, "an extension was refused")                                               \
     X(BACK_REFUSED, "turned back: refused")                                                        \

@@ -142,6 +142,7 @@ static void judge_end(const struct look *look)
                                                        : HIT_ABANDONED);
     if (look->saga->row.doubt)
         world_hit(look->world, HIT_ENDED_IN_DOUBT);
+    graph_hit_end(look);
     for (int i = 0; i < (int)look->definition->step_count; i++) {
         const struct judged_operation *action = &judged->of[i][0];
         bool took = action->done || action->unsettled > 0;
@@ -194,6 +195,7 @@ static void check_goes_on(const struct look *look)
     if (!goes_on)
         world_violate(look->world, INV_GOES_ON, "%s is %s and nothing takes it on", id_of(look),
                       saga_state_name(state));
+    graph_check_turns(look, copy, now_ms);
     (void)saga_free(copy); /* always NULL */
     invariants_found(look->world, look->saga);
 }

@@ -58,6 +58,7 @@ struct call;
     X(GOES_ON, "P8",                                                                               \
       "a saga that has not ended has a live lease, a due time, something to grant or "             \
       "a reason to be parked")                                                                     \
+    X(TURN, "P8", "what has its turn can be granted, also beside others")                          \
     X(TASK, "P2", "a task leaves after the commit of its lease, to the worker that it names")      \
     X(CREDIT, "P3", "a worker gets no more tasks than it gave credit for")                         \
     X(LEASE_TIME, "P3", "no worker is told of a longer lease than the database holds")             \
@@ -85,7 +86,7 @@ const char *invariant_promise(enum invariant invariant);
 const char *invariant_text(enum invariant invariant);
 
 /* What was judged of a saga so far; the database keeps it beside the saga. */
-enum { STEPS_MAX = 6, KEYS_SEEN_MAX = 4 };
+enum { STEPS_MAX = 12, KEYS_SEEN_MAX = 4 };
 struct judged_operation { /* an action or a compensation */
     int unsettled;        /* attempts that may have taken effect */
     bool done;

@@ -28,16 +28,6 @@ static struct judged_operation *operation_of(const struct look *look,
     return &look->judged->of[entry->step][invariants_side(look->saga, entry)];
 }
 
-/* Must `step` wait until `other` is over? By what the definition names alone. */
-static bool comes_after(const struct look *look, int step, int other)
-{
-    for (int i = 0; i < step; i++)
-        if (step_set_has(&step_of(look, step)->after, (size_t)i) &&
-            (i == other || comes_after(look, i, other)))
-            return true;
-    return false;
-}
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -93,33 +83,6 @@ static void check_lease(const struct look *look, const struct journal_entry *lea
                       lease->seq, park_reason_name(look->saga->row.park_reason));
 }
 
-/* Every step before it is done, or left out; it is not. */
-static bool in_turn_forward(const struct look *look, int step)
-{
-    const struct judged *judged = look->judged;
-    bool in_turn = !judged->of[step][0].done && !judged->passed[step];
-    for (int i = 0; i < step; i++)
-        if (comes_after(look, step, i))
-            in_turn = in_turn && (judged->of[i][0].done || judged->passed[i]);
-    return in_turn;
-}
-
-static bool is_to_be_taken_back(const struct look *look, int step)
-{
-    const struct judged_operation *of = look->judged->of[step];
-    return step_of(look, step)->has_compensation && (of[0].done || of[0].unsettled > 0) &&
-           !of[1].done;
-}
-
-static bool in_turn_backward(const struct look *look, int step)
-{
-    bool in_turn = is_to_be_taken_back(look, step);
-    for (int i = step + 1; i < (int)look->definition->step_count; i++)
-        if (comes_after(look, i, step))
-            in_turn = in_turn && !is_to_be_taken_back(look, i);
-    return in_turn;
-}
-
 /* The first attempt of a delayed step comes no earlier after the last success before it, or the
  * start. */
 static void check_delay(const struct look *look, const struct journal_entry *lease)
@@ -156,21 +119,10 @@ static void check_pending(const struct look *look, const struct journal_entry *l
                       id_of(look), lease->seq);
 }
 
-/* Does it come after two steps of which neither comes after the other? */
-static bool joins(const struct look *look, int step)
-{
-    for (int a = 0; a < step; a++)
-        for (int b = a + 1; b < step; b++)
-            if (comes_after(look, step, a) && comes_after(look, step, b) &&
-                !comes_after(look, b, a))
-                return true;
-    return false;
-}
-
 static void check_forward(const struct look *look, const struct journal_entry *lease)
 {
     bool turned_back = look->judged->turned_back;
-    bool in_turn = in_turn_forward(look, lease->step);
+    bool in_turn = graph_is_next(look, lease->step);
     if (turned_back || look->saga->row.state != SAGA_RUNNING || !in_turn)
         world_violate(look->world, INV_FORWARD, "%s: #%" PRId64 " grants step %s while %s%s%s",
                       id_of(look), lease->seq, step_of(look, lease->step)->name,
@@ -178,7 +130,7 @@ static void check_forward(const struct look *look, const struct journal_entry *l
                       turned_back ? ", after it turned back" : "", in_turn ? "" : ", out of turn");
     check_pending(look, lease);
     check_delay(look, lease);
-    if (lease->try_ == 1 && joins(look, lease->step))
+    if (lease->try_ == 1 && graph_joins(look, lease->step))
         world_hit(look->world, HIT_JOINED);
 }
 
@@ -188,7 +140,7 @@ static void check_backward(const struct look *look, const struct journal_entry *
     const struct judged_operation *action = &judged->of[lease->step][0];
     const struct step_rule *rule = step_of(look, lease->step);
     bool may = judged->turned_back && look->saga->row.state == SAGA_COMPENSATING &&
-               in_turn_backward(look, lease->step);
+               graph_is_next_back(look, lease->step);
     if (!may || look->now_ms < judged->lost_until_ms - CLOCK_SLACK_MS)
         world_violate(look->world, INV_BACKWARD,
                       "%s: #%" PRId64 " compensates step %s while %s, %d unsettled, %s, a lost "
@@ -247,8 +199,8 @@ static void check_probe(const struct look *look, const struct journal_entry *lea
         (rule->effect == EFFECT_PROBED || (rule->effect == EFFECT_IDEMPOTENT && of->probing));
     bool in_turn =
         judged->turned_back
-            ? look->saga->row.state == SAGA_COMPENSATING && in_turn_backward(look, lease->step)
-            : look->saga->row.state == SAGA_RUNNING && !side && in_turn_forward(look, lease->step);
+            ? look->saga->row.state == SAGA_COMPENSATING && graph_is_next_back(look, lease->step)
+            : look->saga->row.state == SAGA_RUNNING && !side && graph_is_next(look, lease->step);
     if (!asks || !in_turn)
         world_violate(
             look->world, INV_PROBE, "%s: #%" PRId64 " probes the %s of step %s, %d unsettled%s",
@@ -259,6 +211,7 @@ static void check_probe(const struct look *look, const struct journal_entry *lea
 static void judge_grant(const struct look *look, const struct journal_entry *lease)
 {
     check_lease(look, lease);
+    graph_hit_lease(look, lease);
     if (lease->operation == OPERATION_PROBE) {
         check_probe(look, lease);
         return;
@@ -313,8 +266,8 @@ void invariants_end_of_lease(const struct look *look, const struct journal_entry
         world_violate(look->world, INV_PROBE, "%s: #%" PRId64 " is no probe and ended %s",
                       id_of(look), lease->seq, outcome_name(lease->outcome));
     bool is_action = lease->operation == OPERATION_ACTION;
-    bool turns_back =
-        look->definition->pivot < 0 || !comes_after(look, lease->step, look->definition->pivot);
+    bool turns_back = look->definition->pivot < 0 ||
+                      !graph_comes_after(look, lease->step, look->definition->pivot);
     if (!turns_back && lease->outcome == OUTCOME_REJECTED && look->saga->row.state != SAGA_PARKED)
         world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " was refused, and it is %s",
                       id_of(look), lease->seq, saga_state_name(look->saga->row.state));
@@ -585,7 +538,7 @@ static void judge_passed(const struct look *look, const struct journal_entry *en
     bool may = accepts ? rule->on_unknown == ON_UNKNOWN_ACCEPT && of->unsettled > 0 &&
                              !(rule->effect == EFFECT_PROBED && !of->asked)
                        : rule->on_exhausted == ON_EXHAUSTED_CONTINUE && of->unsettled == 0;
-    if (!may || judged->turned_back || !in_turn_forward(look, entry->step))
+    if (!may || judged->turned_back || !graph_is_next(look, entry->step))
         world_violate(look->world, INV_POLICY,
                       "%s: #%" PRId64 " goes on without step %s, %d unsettled%s", id_of(look),
                       entry->seq, step_of(look, entry->step)->name, of->unsettled,
@@ -629,7 +582,7 @@ static void judge_skip(const struct look *look, const struct journal_entry *entr
 {
     struct judged_operation *of = operation_of(look, entry);
     if (entry->operation != OPERATION_COMPENSATION || of->done ||
-        !in_turn_backward(look, entry->step))
+        !graph_is_next_back(look, entry->step))
         world_violate(look->world, INV_POLICY, "%s: #%" PRId64 " skips step %s, which is not next",
                       id_of(look), entry->seq, step_of(look, entry->step)->name);
     world_hit(look->world, HIT_SKIPPED);
@@ -694,6 +647,9 @@ static void judge_turn_back(const struct look *look, const struct journal_entry 
         world_hit(look->world, HIT_PENDING_TURNED_BACK);
     if (entry->reason == CAUSE_REFUSED && has_open_lease(look))
         world_hit(look->world, HIT_REFUSED_BESIDE_LEASE);
+    if (entry->reason == CAUSE_CANCELLED && has_open_lease(look) &&
+        definitions_shape(&look->world->definitions, look->definition) != SHAPE_SMALL)
+        world_hit(look->world, HIT_LARGE_CANCELLED);
     look->judged->turned_back = true;
     if (entry->reason == CAUSE_DEADLINE)
         check_deadline(look, entry);

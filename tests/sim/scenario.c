@@ -187,7 +187,7 @@ static void read_definition(struct world *world, const struct words *words)
     definition->deadline_ms = number(words, "deadline", 0);
     if (option_is(words, "on_deadline", "park"))
         definition->on_deadline = ON_DEADLINE_PARK;
-    definitions_add(world, definition);
+    definitions_add(world, definition, SHAPE_SMALL);
 }
 
 static void read_plan(struct world *world, const struct words *words)
@@ -410,6 +410,18 @@ static bool read_file(struct world *world, const char *path, struct buf *expecte
     }
     (void)fclose(file);
     return true;
+}
+
+bool scenario_read(struct world *world, const char *script)
+{
+    char line[LINE_SIZE];
+    while (*script) {
+        size_t size = strcspn(script, "\n");
+        (void)snprintf(line, sizeof line, "%.*s", (int)size, script);
+        read_line(world, line);
+        script += size + (script[size] == '\n');
+    }
+    return world->violation.invariant == INVARIANT_COUNT;
 }
 
 bool scenario_run(const char *path, struct buf *ret_trace, struct buf *ret_expected)

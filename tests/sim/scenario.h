@@ -36,6 +36,10 @@ enum commit_fate { COMMIT_AS_USUAL, COMMIT_CUT_BEFORE, COMMIT_CUT_AFTER, COMMIT_
  * False: it cannot be read, or a promise was broken; *ret_trace then ends with why. */
 bool scenario_run(const char *path, struct buf *ret_trace, struct buf *ret_expected);
 
+/* A script without a trace, into a world that was opened as `scripted`. False: a line means
+ * nothing, as world->violation tells. */
+bool scenario_read(struct world *world, const char *script);
+
 /* NULL: no scenario, or no plan. */
 const struct plan *scenario_plan(const struct world *world, const char *saga_id, const char *step,
                                  enum operation operation, int try_);
