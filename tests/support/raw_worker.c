@@ -16,6 +16,7 @@ struct raw_worker {
     struct cursor {
         size_t message, item;
     } cursors[16];
+    const char *problem; /* of the last ack; in its message */
 };
 
 static char *borrow(const char *text)
@@ -272,7 +273,13 @@ Saga__V1__Ack__Result raw_worker_ack(struct raw_worker *worker, const struct raw
     assert_int_equal(ack->saga_uid.len, sizeof lease->uid);
     assert_memory_equal(ack->saga_uid.data, lease->uid, sizeof lease->uid);
     assert_int_equal(ack->fence, lease->fence);
+    worker->problem = ack->problem;
     return ack->result;
+}
+
+const char *raw_worker_problem(const struct raw_worker *worker)
+{
+    return worker->problem;
 }
 
 Saga__V1__Ack__Result raw_worker_settle(struct raw_worker *worker, const struct raw_lease *lease,

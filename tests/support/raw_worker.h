@@ -41,6 +41,8 @@ const Saga__V1__Task *raw_worker_task(struct raw_worker *worker, int64_t limit_m
 struct raw_lease raw_lease_of(const Saga__V1__Task *task);
 /* The next ack; fails the test when none comes within 10 s or it is of another lease. */
 Saga__V1__Ack__Result raw_worker_ack(struct raw_worker *worker, const struct raw_lease *lease);
+/* What the last ack said was wrong with the output; "": nothing. Borrowed until cut. */
+const char *raw_worker_problem(const struct raw_worker *worker);
 /* Report and ack in one. */
 Saga__V1__Ack__Result raw_worker_settle(struct raw_worker *worker, const struct raw_lease *lease,
                                         Saga__V1__Outcome outcome, const char *output);
