@@ -12,18 +12,16 @@ int payload_check_start(struct start_item *item, const struct definition *defini
 {
     buf_done(&item->start.made); /* of an earlier try, by another revision */
     item->start = (struct payload_start){ .saga_id = item->saga_id, .labels = item->labels };
-    if (pause) {
-        (void)err_reason(err, ERR_UNAVAILABLE, "DEFINITION_PAUSED",
-                         "%s starts no new sagas now%s%s", item->definition, *pause ? ": " : "",
-                         pause);
-        err->retryable = true;
-        return (int)err->code;
-    }
     int rc = definition->types
                  ? definition->types->ops->start(definition, &item->input, &item->start, err)
                  : 0;
     if (!rc && !*item->start.saga_id)
         rc = err_field(err, "saga_id", "saga_id: is required");
+    if (!rc && pause) {
+        rc = err_reason(err, ERR_UNAVAILABLE, "DEFINITION_PAUSED", "%s starts no new sagas now%s%s",
+                        item->definition, *pause ? ": " : "", pause);
+        err->retryable = true;
+    }
     return rc;
 }
 
