@@ -8,6 +8,10 @@
 
 #include <stdio.h>
 
+/* A server tells no more (definition.proto): whether one that it does not tell breaks is not known.
+ */
+enum { CHANGES_TOLD_MAX = 1000 };
+
 static const struct ctl_option options[] = {
     { "validate-only", NULL, false, "check, and store nothing" },
     { "keep-current", NULL, false, "new sagas stay on the revision that they take now" },
@@ -82,10 +86,17 @@ static int register_saga(struct apply *apply, size_t index, bool validate_only,
 
 /* --- what came of it -------------------------------------------------------------------------- */
 
+/* Is it taken in place of another revision? */
+static bool is_changed(const Saga__V1__RegisterDefinitionResponse *answer)
+{
+    return answer->changed_from && answer->changed_from != answer->registered->revision;
+}
+
 static void write_answer(struct apply *apply, const Saga__V1__RegisterDefinitionResponse *answer,
                          const struct changes *changes)
 {
     const Saga__V1__RegisteredDefinition *registered = answer->registered;
+    bool taken = registered->current && (answer->created || is_changed(answer));
     struct buf *out = &apply->text;
     changes_write(changes, out);
     screen_text(out, registered->definition->name);
@@ -94,10 +105,10 @@ static void write_answer(struct apply *apply, const Saga__V1__RegisterDefinition
     else
         buf_printf(out, ": %srevision %d%s", answer->created ? "" : "nothing new, it is ",
                    registered->revision,
-                   !registered->current ? ", new sagas do not take it yet"
-                   : answer->created    ? ", new sagas take it"
-                                        : "");
-    if (answer->changed_from && answer->changed_from != registered->revision) {
+                   taken                 ? ", new sagas take it"
+                   : registered->current ? ""
+                                         : ", new sagas do not take it yet");
+    if (is_changed(answer)) {
         buf_printf(out, "; from revision %d: ", answer->changed_from);
         changes_write_counts(&changes->counts, out);
     }
@@ -134,15 +145,22 @@ static int refuse_breaking(const struct apply *apply,
     CLEANUP(buf_done) struct buf text = { 0 };
     changes_add_told(&changes, answer->changes, answer->n_changes);
     size_t breaking = changes.counts.of[DIFF_BREAKING];
-    if (!breaking || apply->breaking_ok)
+    bool cut = answer->n_changes >= CHANGES_TOLD_MAX;
+    if (apply->breaking_ok || (!breaking && !cut))
         return 0;
     changes_write(&changes, &text);
+    buf_text(&text, "sagactl: ");
+    screen_text(&text, answer->registered->definition->name);
+    if (breaking)
+        buf_printf(&text, ": %zu change%s from revision %d %s BREAKING", breaking,
+                   breaking == 1 ? "" : "s", answer->changed_from, breaking == 1 ? "is" : "are");
+    else
+        buf_printf(&text,
+                   ": of the changes from revision %d the server tells %zu: one of the"
+                   " others may be BREAKING",
+                   answer->changed_from, answer->n_changes);
+    buf_text(&text, ": nothing was stored (--breaking-ok stores it all the same)\n");
     (void)fputs(buf_cstr(&text), stderr);
-    (void)fprintf(stderr,
-                  "sagactl: %s: %zu change%s from revision %d %s BREAKING: nothing was stored"
-                  " (--breaking-ok stores it all the same)\n",
-                  answer->registered->definition->name, breaking, breaking == 1 ? "" : "s",
-                  answer->changed_from, breaking == 1 ? "is" : "are");
     return CTL_EXIT_FAILED;
 }
 

@@ -136,6 +136,11 @@ static void test_apply_tells_what_changed(void **state)
            WORDS("apply", path));
     EXPECT(0, "against revision 1: no difference", "check", settlement, "--server", "--revision",
            "1");
+    /* what was there before is taken again */
+    EXPECT(0, "settlement: nothing new, it is revision 1, new sagas take it; from revision 2: ",
+           "apply", settlement);
+    EXPECT(0, "settlement: nothing new, it is revision 2, new sagas take it; from revision 1: ",
+           "apply", path);
     EXPECT(1, "NOT_FOUND", "check", settlement, "--server", "--revision", "3");
     json_t *answer = sagactl_json(&rig, WORDS("definition", "apply", path, "-o", "json"));
     int revision = 0, created = 1;
@@ -271,6 +276,41 @@ static void test_show_draws_and_tells_all(void **state)
     json_decref(shown);
 }
 
+/* A set of protoc's or buf's, a definition as JSON with such a set: it is the same. */
+static void test_every_kind_of_source_is_the_same_revision(void **state)
+{
+    (void)state;
+    char set[SCRATCH_PATH_SIZE], includes[2][SCRATCH_PATH_SIZE], out[SCRATCH_PATH_SIZE + 32];
+    char json[SCRATCH_PATH_SIZE];
+    struct err err;
+    write_text("", "settlement.binpb", set);
+    (void)snprintf(includes[0], sizeof includes[0], "-I%s", GOLDEN);
+    (void)snprintf(includes[1], sizeof includes[1], "-I%s/proto", SOURCE_DIR);
+    (void)snprintf(out, sizeof out, "--descriptor_set_out=%s", set);
+    const char *argv[] = { PROTOC,
+                           "--include_imports",
+                           "--include_source_info",
+                           includes[0],
+                           includes[1],
+                           out,
+                           "settlement.proto",
+                           NULL };
+    ASSERT_OK(
+        test_process_must_succeed(&(struct test_process_options){ .argv = argv }, 30000, &err),
+        &err);
+    EXPECT(0, "settlement: revision ", "apply", settlement, "--namespace", "kinds");
+    EXPECT(0, "settlement: nothing new, it is revision 1\n", "apply", set, "--namespace", "kinds");
+    json_t *shown = sagactl_json(
+        &rig, WORDS("definition", "show", "settlement", "--namespace", "kinds", "-o", "json"));
+    char *text = json_dumps(json_object_get(shown, "definition"), 0);
+    write_text(text, "settlement.json", json);
+    free(text); /* NOLINT: jansson's */
+    json_decref(shown);
+    EXPECT(0, "settlement: nothing new, it is revision 1\n", "apply", json, "--descriptors", set);
+    EXPECT(1, "descriptors", "apply", json); /* it names types */
+    EXPECT(0, "settlement: no difference", "diff", "settlement", set, "--namespace", "kinds");
+}
+
 /* Every saga of a source is registered, or none. */
 static void test_several_sagas_go_together(void **state)
 {
@@ -309,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_an_older_revision_is_the_rollback),
         cmocka_unit_test(test_a_paused_definition_starts_nothing),
         cmocka_unit_test(test_show_draws_and_tells_all),
+        cmocka_unit_test(test_every_kind_of_source_is_the_same_revision),
         cmocka_unit_test(test_several_sagas_go_together),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;

@@ -5,6 +5,7 @@
 #include "support/check.h"
 
 #include "base/rng.h"
+#include "ctl/definition_changes.h"
 #include "ctl/definition_graph.h"
 #include "wire/json.h"
 
@@ -346,6 +347,35 @@ static void test_the_locale_says_whether_lines_can_be_drawn(void **state)
     assert_false(graph_view_of(false).utf8); /* there is no such locale */
 }
 
+/* --- what changed ----------------------------------------------------------------------------- */
+
+static void test_the_gravest_change_comes_first_in_its_colour(void **state)
+{
+    (void)state;
+    for (int color = 0; color < 2; color++) {
+        struct changes changes = { .color = color };
+        CLEANUP(buf_done_p) struct buf text = { 0 };
+        changes_add(&changes, DIFF_NOTE, "description", "was \"a\", is \"\033b\"");
+        changes_add(&changes, DIFF_WARNING, "deadline", "later");
+        changes_add(&changes, DIFF_BREAKING, "key", "other");
+        changes_add(&changes, DIFF_WARNING, "steps.a.delay", "longer");
+        changes_write(&changes, &text);
+        assert_string_equal(buf_cstr(&text),
+                            color ? "\033[31mBREAKING\033[0m  key: other\n"
+                                    "\033[33mWARNING\033[0m   deadline: later\n"
+                                    "\033[33mWARNING\033[0m   steps.a.delay: longer\n"
+                                    "\033[2mNOTE\033[0m      description: was \"a\", is \"?b\"\n"
+                                  : "BREAKING  key: other\n"
+                                    "WARNING   deadline: later\n"
+                                    "WARNING   steps.a.delay: longer\n"
+                                    "NOTE      description: was \"a\", is \"?b\"\n");
+        buf_clear(&text);
+        changes_write_counts(&changes.counts, &text);
+        assert_string_equal(buf_cstr(&text), "1 breaking change, 2 warnings, 1 note");
+        changes_done(&changes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_too_many_lines_are_told_as_text),
         cmocka_unit_test(test_lines_of_random_orders_lead_where_the_order_says),
         cmocka_unit_test(test_a_digraph_is_quoted),
+        cmocka_unit_test(test_the_gravest_change_comes_first_in_its_colour),
         cmocka_unit_test(test_the_locale_says_whether_lines_can_be_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
