@@ -241,6 +241,7 @@ static void test_a_paused_definition_starts_nothing(void **state)
            "the bank is down");
     sagactl_expect(&rig, 1, WORDS("UNAVAILABLE", "DEFINITION_PAUSED", "try again in"),
                    WORDS("start", "paused", "{\"payment_id\": \"s-2\"}"));
+    SAGACTL(0, "is there already", "start", "paused", "{\"payment_id\": \"s-1\"}");
     EXPECT(0, "paused", "list", "paused");
     expect(0, WORDS("PAUSED: no new sagas since 2", ", by ada (unproven): the bank is down"),
            WORDS("show", "paused"));
