@@ -368,23 +368,80 @@ static void test_definitions_are_found_and_listed_in_pages(void **state)
     }
 }
 
-static void test_a_running_saga_keeps_the_revision_that_it_started_with(void **state)
+/* What a revision's rows hold, of all of a definition. */
+static void stored_content(const char *name, int32_t last, char *ret, size_t size)
 {
+    rig_text(&rig, RIG_STORE, ret, size,
+             "SELECT md5(string_agg(r::text, ';' ORDER BY revision)) FROM definition_revision r"
+             " WHERE name = '%s' AND revision <= %d",
+             name, (int)last);
+}
+
+static void start_and_expect(const char *saga_id, const char *script, const char *state,
+                             const char *calls)
+{
+    rig_start(&rig, "s7", saga_id, script);
+    rig_await_state(&rig, "s7", saga_id, state, SOON);
+    rig_assert_calls(&rig, saga_id, calls);
+}
+
+static void promote(const char *name, int32_t revision)
+{
+    Saga__V1__PromoteDefinitionRequest request = SAGA__V1__PROMOTE_DEFINITION_REQUEST__INIT;
+    request.name = rig_borrow(name);
+    request.revision = revision;
+    CLEANUP(free_message_p)
+    Saga__V1__RegisteredDefinition *promoted = (Saga__V1__RegisteredDefinition *)rig_call(
+        &rig, "DefinitionService/PromoteDefinition", &request.base,
+        &saga__v1__registered_definition__descriptor, NULL);
+    assert_int_equal(promoted->revision, revision);
+}
+
+/* A hundred wait in the middle while a step is put in before them and a compensation goes. */
+static void test_s7_running_sagas_keep_their_steps_and_compensations(void **state)
+{
+    enum { HELD = 100 };
     (void)state;
-    (void)rig_worker(&rig, "w1", "act:8 undo:8"); /* the rig owns it */
-    rig_define(&rig, "s7", NULL, "a: IDEMPOTENT | IDEMPOTENT\nb: IDEMPOTENT | none");
-    rig_start(&rig, "s7", "old", "b A 1 after=600000 retry\nb A 2 rejected");
-    rig_await(&rig, RIG_STORE, "1", SOON,
-              "SELECT count(*) FROM journal JOIN saga s USING (shard, saga_uid) WHERE s.saga_id ="
-              " 'old' AND outcome = 'RETRY'");
     rig_define(&rig, "s7", NULL,
-               "a: IDEMPOTENT | none\nx: IDEMPOTENT | none\nb: IDEMPOTENT | none");
-    rig_start(&rig, "s7", "new", "");
-    rig_await_state(&rig, "s7", "new", "SUCCEEDED", SOON);
-    rig_assert_calls(&rig, "new", "a.1, x.1, b.1");
-    assert_int_equal(rig_retry(&rig, "s7", "old", "b", NULL), 0);
-    rig_await_state(&rig, "s7", "old", "COMPENSATED", SOON);
-    rig_assert_calls(&rig, "old", "a.1, b.1, b.2, ~a.1");
+               "a: IDEMPOTENT | IDEMPOTENT\nb: IDEMPOTENT handler=later | IDEMPOTENT\n"
+               "c: IDEMPOTENT | none");
+    (void)rig_worker(&rig, "w1", "act:32 undo:32"); /* the rig owns it */
+    rig_start_many(&rig, "s7", "ends", HELD / 2, "");
+    rig_start_many(&rig, "s7", "turns", HELD / 2, "c A 1 rejected");
+    rig_await(&rig, RIG_STORE, "100", SOON,
+              "SELECT count(*) FROM journal JOIN saga s USING (shard, saga_uid)"
+              " WHERE s.definition = 's7' AND step = 'a' AND outcome = 'DONE'");
+    rig_define(&rig, "s7", NULL,
+               "a: IDEMPOTENT | IDEMPOTENT\nx: IDEMPOTENT | IDEMPOTENT\n"
+               "b: IDEMPOTENT | IDEMPOTENT\nc: IDEMPOTENT | none");
+    rig_define(&rig, "s7", NULL,
+               "a: IDEMPOTENT | IDEMPOTENT\nx: IDEMPOTENT | IDEMPOTENT\n"
+               "b: IDEMPOTENT | none\nc: IDEMPOTENT | none");
+    char before[64], after[64];
+    stored_content("s7", 3, before, sizeof before);
+    start_and_expect("three", "c A 1 rejected", "COMPENSATED", "a.1, x.1, b.1, c.1, ~x.1, ~a.1");
+    promote("s7", 2);
+    start_and_expect("two", "c A 1 rejected", "COMPENSATED",
+                     "a.1, x.1, b.1, c.1, ~b.1, ~x.1, ~a.1");
+    /* The first one again, but for its last step: no older revision is touched by that. */
+    rig_define(&rig, "s7", NULL, "a: IDEMPOTENT | IDEMPOTENT\nb: IDEMPOTENT | IDEMPOTENT");
+    stored_content("s7", 3, after, sizeof after);
+    assert_string_equal(after, before);
+    assert_int_equal(rig_count(&rig, RIG_STORE,
+                               "SELECT max(revision) FROM definition_revision WHERE name = 's7'"),
+                     4);
+    start_and_expect("four", "", "SUCCEEDED", "a.1, b.1");
+
+    (void)rig_worker(&rig, "w2", "later:32"); /* the rig owns it */
+    rig_await_states(&rig, "s7", "ends", "SUCCEEDED", HELD / 2, 3 * SOON);
+    rig_await_states(&rig, "s7", "turns", "COMPENSATED", HELD / 2, 3 * SOON);
+    for (int i = 0; i < HELD / 2; i++) {
+        char saga_id[16];
+        (void)snprintf(saga_id, sizeof saga_id, "ends%d", i);
+        rig_assert_calls(&rig, saga_id, "a.1, b.1, c.1");
+        (void)snprintf(saga_id, sizeof saga_id, "turns%d", i);
+        rig_assert_calls(&rig, saga_id, "a.1, b.1, c.1, ~b.1, ~a.1");
+    }
     rig_workers_kill(&rig);
 }
 
@@ -399,7 +456,7 @@ int main(void)
         TEST(test_a_definition_over_a_limit_names_limit_and_value),
         TEST(test_b3_an_explicit_zero_is_told_apart_from_a_value_not_given),
         TEST(test_definitions_are_found_and_listed_in_pages),
-        TEST(test_a_running_saga_keeps_the_revision_that_it_started_with),
+        TEST(test_s7_running_sagas_keep_their_steps_and_compensations),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
 }
