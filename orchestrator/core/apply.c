@@ -135,6 +135,8 @@ bool entry_input(const struct journal_entry *entry, enum saga_input *ret)
     case ENTRY_PROBE:
     case ENTRY_MAYBE:
     case ENTRY_PENDING:
+    case ENTRY_SIGNAL:
+    case ENTRY_RECEIVE:
     case ENTRY_END: /* by what is left: saga_end_input */
     case ENTRY_KIND_COUNT:
         break;
@@ -234,7 +236,7 @@ static void set_done(struct saga *saga, enum operation operation, struct attempt
     attempts->done = true;
     attempts->done_seq = entry->seq;
     if (operation == OPERATION_ACTION)
-        saga->output_bytes += (int64_t)entry->output.size;
+        saga->output_bytes += (int64_t)saga_output_at(saga, entry->seq)->size;
     settle(attempts); /* one effect, known: earlier attempts were that same effect */
 }
 
@@ -287,13 +289,19 @@ static void apply_ended(struct saga *saga, const struct journal_entry *entry)
     }
 }
 
+static bool has_step(const struct saga *saga, const struct journal_entry *entry)
+{
+    return entry->step >= 0 && (size_t)entry->step < saga->definition->step_count;
+}
+
+/* That a worker runs. */
 static bool has_operation(const struct saga *saga, const struct journal_entry *entry)
 {
-    if (entry->step < 0 || (size_t)entry->step >= saga->definition->step_count)
+    if (!has_step(saga, entry))
         return false;
     switch (entry->operation) {
     case OPERATION_ACTION:
-        return true;
+        return !saga_is_wait(saga, (size_t)entry->step);
     case OPERATION_COMPENSATION:
         return saga->definition->steps[entry->step].has_compensation;
     case OPERATION_PROBE:
@@ -544,8 +552,10 @@ static bool names_operation(const struct saga *saga, const struct journal_entry 
 {
     if (entry->kind == ENTRY_RETRY && entry->operation == OPERATION_PROBE)
         return has_operation(saga, entry);
-    if (entry->kind == ENTRY_ACCEPT || entry->kind == ENTRY_CONTINUE)
+    if (entry->kind == ENTRY_ACCEPT)
         return entry->operation == OPERATION_ACTION && has_operation(saga, entry);
+    if (entry->kind == ENTRY_CONTINUE)
+        return entry->operation == OPERATION_ACTION && has_step(saga, entry);
     return entry->step >= -1 &&
            (entry->step < 0 || (size_t)entry->step < saga->definition->step_count) &&
            (entry->operation == OPERATION_ACTION || entry->operation == OPERATION_COMPENSATION);
@@ -614,6 +624,43 @@ static int apply_pending(struct saga *saga, const struct journal_entry *entry, s
     return 0;
 }
 
+static bool is_wait(const struct saga *saga, const struct journal_entry *entry)
+{
+    return entry->operation == OPERATION_ACTION && has_step(saga, entry) &&
+           saga_is_wait(saga, (size_t)entry->step);
+}
+
+/* Kept until its step's turn. */
+static int apply_signal(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    if (!is_wait(saga, entry) || !entry->signal_id)
+        return corrupt(saga, entry, err, "step %d does not wait for it", entry->step);
+    struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, OPERATION_ACTION);
+    if (attempts->signal_seq)
+        return corrupt(saga, entry, err, "it came at position %" PRId64, attempts->signal_seq);
+    if (attempts->passed_seq || saga->at.phase != SAGA_RUNNING)
+        return corrupt(saga, entry, err, "nothing waits for it any more");
+    attempts->signal_seq = entry->seq;
+    saga->signals_kept++;
+    return 0;
+}
+
+static int apply_receive(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    if (!is_wait(saga, entry))
+        return corrupt(saga, entry, err, "step %d does not wait for a signal", entry->step);
+    struct attempts *attempts = saga_attempts(saga, (size_t)entry->step, OPERATION_ACTION);
+    if (!attempts->signal_seq || attempts->signal_seq != entry->about)
+        return corrupt(saga, entry, err, "there is no signal at position %" PRId64, entry->about);
+    enum operation operation;
+    if (saga->at.state != SAGA_RUNNING ||
+        !plan_is_turn_of(saga, (size_t)entry->step, &operation))
+        return corrupt(saga, entry, err, "out of turn");
+    saga->signals_kept--;
+    set_done(saga, OPERATION_ACTION, attempts, entry);
+    return 0;
+}
+
 static int apply_end(struct saga *saga, const struct journal_entry *entry, struct err *err)
 {
     enum saga_input input;
@@ -639,7 +686,8 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
     bool was_open = entry->kind == ENTRY_LEASE && has_operation(saga, entry) &&
                     saga_attempts(saga, (size_t)entry->step, entry->operation)->open_seq == seq;
     if (!was_open)
-        saga->bytes += ENTRY_BYTES + text_bytes(entry->worker) + text_bytes(entry->actor);
+        saga->bytes += ENTRY_BYTES + text_bytes(entry->worker) + text_bytes(entry->actor) +
+                       text_bytes(entry->signal_id);
     if (entry->kind != ENTRY_LEASE || entry->outcome != OUTCOME_NONE)
         saga->bytes += (int64_t)entry->output.size + text_bytes(entry->error_code) +
                        text_bytes(entry->error_message);
@@ -664,6 +712,10 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
         return apply_probing(saga, entry, err);
     case ENTRY_PENDING:
         return apply_pending(saga, entry, err);
+    case ENTRY_SIGNAL:
+        return apply_signal(saga, entry, err);
+    case ENTRY_RECEIVE:
+        return apply_receive(saga, entry, err);
     case ENTRY_END:
         return apply_end(saga, entry, err);
     case ENTRY_KIND_COUNT:

@@ -61,12 +61,14 @@ static struct slot *slot_new(const struct journal_entry *what)
     struct journal_entry *entry = &slot->entry;
     *entry = *what;
     entry->worker = entry->error_code = entry->error_message = entry->actor = NULL;
+    entry->signal_id = NULL;
     entry->output = (struct bytes){ 0 };
     size_t worker = LIMIT_WORKER_BYTES + 1 + LIMIT_INSTANCE_BYTES;
     if (text_copy(what->worker, worker, &entry->worker) ||
         text_copy(what->error_code, LIMIT_ERROR_CODE_BYTES, &entry->error_code) ||
         text_copy(what->error_message, LIMIT_ERROR_MESSAGE_BYTES, &entry->error_message) ||
         text_copy(what->actor, LIMIT_ACTOR_BYTES, &entry->actor) ||
+        text_copy(what->signal_id, LIMIT_SIGNAL_ID_BYTES, &entry->signal_id) ||
         mem_bytes_copy(what->output.data, what->output.size, &entry->output)) {
         slot_free(slot);
         return NULL;
@@ -253,11 +255,34 @@ static int cancel_pending(struct change *change)
     return change_append(change, &entry);
 }
 
+/* One receive makes it the next wait's turn. Room is left for a grant; time takes up the rest. */
+static int receive(struct change *change)
+{
+    enum { UNTIL = TRANSITION_APPENDS_MAX - 2 };
+    const struct saga *saga = change->saga;
+    size_t step;
+    int rc = 0;
+    while (!rc && change->transition->append_count < UNTIL &&
+           plan_receives(saga, change->now_ms, &step)) {
+        const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
+        struct journal_entry entry = { .kind = ENTRY_RECEIVE,
+                                       .step = (int16_t)step,
+                                       .operation = OPERATION_ACTION,
+                                       .about = action->signal_seq };
+        rc = change_append(change, &entry);
+        if (!rc)
+            rc = change_done(change, OPERATION_ACTION);
+    }
+    return rc;
+}
+
 int change_close(struct change *change)
 {
     struct transition *transition = change->transition;
     enum saga_input input;
     int rc = plan_pending_is_due(change->saga) ? cancel_pending(change) : 0;
+    if (!rc)
+        rc = receive(change);
     if (!rc && saga_end_input(change->saga, &input))
         rc = end(change, input);
     if (!rc)

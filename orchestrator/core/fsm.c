@@ -27,9 +27,9 @@ static const struct saga_transition transitions[] = {
     { RUNNING, IN_UNKNOWN_PARK,         PARKED_RUNNING,
       "unknown and not repeatable, on_unknown PARK" },
     { RUNNING, IN_EXHAUSTED_COMPENSATE, COMPENSATING,
-      "budget or start time-out over, on_exhausted COMPENSATE" },
+      "budget or time-out over, on_exhausted COMPENSATE" },
     { RUNNING, IN_EXHAUSTED_PARK,       PARKED_RUNNING,
-      "budget or start time-out over, on_exhausted PARK" },
+      "budget or time-out over, on_exhausted PARK" },
     { RUNNING, IN_FOREIGN_EFFECT,       PARKED_RUNNING,      "the effect exists, but not by us" },
     { RUNNING, IN_LATE_EFFECT,          PARKED_RUNNING,
       "a late report speaks against what was recorded" },
@@ -41,7 +41,7 @@ static const struct saga_transition transitions[] = {
     { RUNNING, IN_ACCEPTED,             RUNNING,
       "unknown and not repeatable, on_unknown ACCEPT: the step stays unconfirmed" },
     { RUNNING, IN_CONTINUED,            RUNNING,
-      "budget or start time-out over, on_exhausted CONTINUE: the step is left out" },
+      "budget or time-out over, on_exhausted CONTINUE: the step is left out" },
     { RUNNING, IN_SUSPENDED,            PARKED_RUNNING,      "a person stopped it" },
 
     { COMPENSATING, IN_STEP_DONE,              COMPENSATING,
@@ -75,7 +75,7 @@ static const struct saga_transition transitions[] = {
       "a late report speaks against what was recorded" },
     { PARKED_RUNNING, IN_RETRY,          RUNNING,             "an operator: again" },
     { PARKED_RUNNING, IN_SETTLED,        RUNNING,
-      "the unknown it was parked for is settled" },
+      "the unknown it was parked for is settled, or the signal came" },
     { PARKED_RUNNING, IN_RESUMED,        RUNNING,             "a person lets it go on" },
     { PARKED_RUNNING, IN_ABANDONED,      ABANDONED,           "a person: nothing more is done" },
 
@@ -211,6 +211,21 @@ static const struct verb_rule verbs[] = {
     { VERB_RESUME, COMPENSATED, "refused: the end is final", "RESUME_NOT_ALLOWED" },
     { VERB_RESUME, ABANDONED,   "refused: the end is final", "RESUME_NOT_ALLOWED" },
 
+    { VERB_SIGNAL, RUNNING,
+      "kept until its step's turn; the step that waits for it is done. The same signal_id again is a "
+      "duplicate, in every state; another one SIGNAL_TAKEN; SIGNAL_NOT_ALLOWED if the saga went on "
+      "without it", NULL },
+    { VERB_SIGNAL, COMPENSATING,
+      "refused: the saga has turned back, nothing waits for it any more", "SIGNAL_NOT_ALLOWED" },
+    { VERB_SIGNAL, PARKED_RUNNING,
+      "kept, and goes on if it is parked because it did not come (turns back if the deadline is over); "
+      "SIGNAL_TAKEN and SIGNAL_NOT_ALLOWED as in RUNNING", NULL },
+    { VERB_SIGNAL, PARKED_COMPENSATING,
+      "refused: the saga has turned back, nothing waits for it any more", "SIGNAL_NOT_ALLOWED" },
+    { VERB_SIGNAL, SUCCEEDED,   "refused: the end is final", "SIGNAL_NOT_ALLOWED" },
+    { VERB_SIGNAL, COMPENSATED, "refused: the end is final", "SIGNAL_NOT_ALLOWED" },
+    { VERB_SIGNAL, ABANDONED,   "refused: the end is final", "SIGNAL_NOT_ALLOWED" },
+
     { VERB_REPORT, RUNNING,
       "a live lease: recorded, and what follows; a lost one: settles its unknown,"
       " or is evidence", NULL },
@@ -267,7 +282,7 @@ _Static_assert(ARRAY_LEN(input_names) == IN_COUNT, "a name for each input");
 static const char *const verb_names[] = {
     [VERB_CANCEL] = "cancel", [VERB_RETRY] = "retry",     [VERB_RESOLVE] = "resolve",
     [VERB_SKIP] = "skip",     [VERB_ABANDON] = "abandon", [VERB_SUSPEND] = "suspend",
-    [VERB_RESUME] = "resume", [VERB_REPORT] = "report",
+    [VERB_RESUME] = "resume", [VERB_SIGNAL] = "signal",   [VERB_REPORT] = "report",
 };
 _Static_assert(ARRAY_LEN(verb_names) == VERB_COUNT, "a name for each verb");
 

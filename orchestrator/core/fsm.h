@@ -16,7 +16,7 @@ enum saga_input {
     IN_DEADLINE_PARK,
     IN_UNKNOWN_COMPENSATE, /* an unknown outcome that may not be repeated: on_unknown */
     IN_UNKNOWN_PARK,
-    IN_EXHAUSTED_COMPENSATE, /* a spent budget, or a start time-out: on_exhausted */
+    IN_EXHAUSTED_COMPENSATE, /* a spent budget, or a time-out before it: on_exhausted */
     IN_EXHAUSTED_PARK,
     IN_COMPENSATION_DONE,      /* a compensation is done, others remain */
     IN_LAST_COMPENSATION_DONE, /* nothing is left to take back */
@@ -28,7 +28,7 @@ enum saga_input {
     IN_LIMIT_REACHED,          /* the journal is full */
     IN_REJECTED_AFTER_PIVOT,   /* a business no where nothing is taken back any more */
     IN_RETRY,                  /* an operator: again */
-    IN_SETTLED,                /* a late report or a person settled what it was parked for */
+    IN_SETTLED, /* a late report, a person or a signal settled what it was parked for */
     IN_SKIPPED,                /* a person: without this compensation */
     IN_ABANDONED,              /* a person: nothing more */
     IN_ACCEPTED,               /* unknown and not repeatable: goes on, the step unconfirmed */
@@ -61,6 +61,7 @@ enum verb {
     VERB_ABANDON,
     VERB_SUSPEND,
     VERB_RESUME,
+    VERB_SIGNAL,
     VERB_REPORT,
     VERB_COUNT
 };

@@ -7,6 +7,7 @@ void journal_entry_done(struct journal_entry *entry)
     mem_free(entry->error_code);
     mem_free(entry->error_message);
     mem_free(entry->actor);
+    mem_free(entry->signal_id);
     *entry = (struct journal_entry){ 0 };
 }
 

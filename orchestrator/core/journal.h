@@ -35,11 +35,12 @@ struct journal_entry {
     enum outcome outcome; /* LEASE: how it ended; LATE_REPORT: what was reported */
     int64_t finished_at_ms;
     int64_t retry_at_ms;              /* not tried again before; 0: at once */
-    struct bytes output;              /* owned */
+    struct bytes output;              /* owned; SIGNAL: its payload */
     char *error_code, *error_message; /* what a person asked for: message is the reason given */
     uint8_t reason;                   /* COMPENSATE, PENDING: enum cause; PARK: enum park_reason */
-    int64_t about;                    /* LATE_REPORT: seq of the lease */
-    char *actor;                      /* what a person asked for; LEASE: the node that granted it */
+    int64_t about;                    /* LATE_REPORT: seq of the lease; RECEIVE: of the SIGNAL */
+    char *actor;     /* what a person asked for; LEASE: the node that granted it */
+    char *signal_id; /* SIGNAL: the sender's; its name is that of the step's wait */
 };
 
 /* Is its reason a cause? */
@@ -65,6 +66,7 @@ struct saga_row {
     struct uuid related;
     bool has_related;
     int64_t started_at_ms, updated_at_ms, deadline_at_ms, ended_at_ms;
+    int64_t start_at_ms; /* no step begins before, as it was asked for; 0: at once */
 };
 
 void journal_entry_done(struct journal_entry *entry);

@@ -2,6 +2,8 @@
 #ifndef CORE_LIMITS_H
 #define CORE_LIMITS_H
 
+#include <stdint.h>
+
 enum {
     LIMIT_PAYLOAD_BYTES = 256 * 1024,       /* input, output */
     LIMIT_TASK_BYTES = 3 * 1024 * 1024,     /* request of a task in total */
@@ -24,6 +26,7 @@ enum {
     LIMIT_WORKER_BYTES = 128,   /* worker id; instance 64 */
     LIMIT_INSTANCE_BYTES = 64,
     LIMIT_ACTOR_BYTES = 128,
+    LIMIT_SIGNAL_ID_BYTES = 128,
     LIMIT_REASON_BYTES = 1024,
     LIMIT_ERROR_CODE_BYTES = 128,
     LIMIT_ERROR_MESSAGE_BYTES = 1024, /* longer ones are cut at a character */
@@ -37,5 +40,8 @@ enum {
     LIMIT_LOST_LEASES = 1000,  /* lost_leases_max */
     ATTEMPT_LEAST_MS = 100,    /* the shortest attempt_timeout; a window with less left is over */
 };
+
+/* A saga may be asked to begin so far ahead. */
+#define LIMIT_START_AT_MS (INT64_C(366) * 24 * 3600 * 1000)
 
 #endif

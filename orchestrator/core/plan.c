@@ -244,8 +244,7 @@ static int64_t over_at_ms(const struct saga *saga, size_t step)
     return finished_at(saga, action->passed_seq ? action->passed_seq : action->done_seq);
 }
 
-/* When everything that it comes after was over. */
-static int64_t ready_at_ms(const struct saga *saga, size_t step)
+int64_t plan_ready_at_ms(const struct saga *saga, size_t step)
 {
     int64_t ready = saga->row.started_at_ms;
     const struct step_set *after = &saga->definition->steps[step].after;
@@ -257,11 +256,13 @@ static int64_t ready_at_ms(const struct saga *saga, size_t step)
 
 int64_t plan_delayed_until_ms(const struct saga *saga, size_t step)
 {
-    int64_t delay_ms = saga->definition->steps[step].delay_ms;
-    if (!delay_ms || saga_attempts(saga, step, OPERATION_ACTION)->last_seq)
+    int64_t delay_ms = saga->definition->steps[step].delay_ms, start_ms = saga->row.start_at_ms;
+    if ((!delay_ms && !start_ms) || saga_attempts(saga, step, OPERATION_ACTION)->last_seq)
         return 0;
     /* A saga that has yet to be committed has not begun. */
-    return saga->row.started_at_ms ? ready_at_ms(saga, step) + delay_ms : INT64_MAX;
+    if (delay_ms && !saga->row.started_at_ms)
+        return INT64_MAX;
+    return larger(plan_ready_at_ms(saga, step), start_ms) + delay_ms;
 }
 
 int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation operation)
@@ -283,8 +284,11 @@ int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq)
     int64_t sum = 0;
     for (int64_t seq = saga->resumed_seq; seq > since_seq; seq--) {
         const struct journal_entry *entry = &saga_slot(saga, seq)->entry;
+        /* Before it was to begin nothing was lost. */
         if (entry->kind == ENTRY_RESUME && entry->about)
-            sum += larger(entry->finished_at_ms - finished_at(saga, entry->about), 0);
+            sum += larger(entry->finished_at_ms - larger(finished_at(saga, entry->about),
+                                                         saga->row.start_at_ms),
+                          0);
     }
     return sum;
 }
@@ -300,7 +304,7 @@ static int64_t turn_since_ms(const struct saga *saga, size_t step, bool forward)
 {
     int64_t since = larger(saga->row.started_at_ms, finished_at(saga, saga->moved_seq));
     if (forward)
-        return larger(since, ready_at_ms(saga, step));
+        return larger(since, plan_ready_at_ms(saga, step));
     for (size_t i = 0; i < saga->definition->step_count; i++) {
         const struct step_summary *other = &saga->steps[i];
         since = larger(since, finished_at(saga, other->of[OPERATION_ACTION].last_seq));
@@ -348,11 +352,42 @@ bool plan_task_is_too_large(const struct saga *saga)
     return saga_task_bytes(saga) > LIMIT_TASK_BYTES;
 }
 
+/* It asks for no worker and no room: a full journal is no reason. */
+static enum stop wait_stop(const struct saga *saga, size_t step, int64_t *ret_at_ms)
+{
+    int64_t timeout_ms = saga_rule(saga, step, OPERATION_ACTION)->start_timeout_ms;
+    *ret_at_ms = INT64_MAX;
+    if (saga_attempts(saga, step, OPERATION_ACTION)->signal_seq) {
+        *ret_at_ms = plan_not_before_ms(saga, step, OPERATION_ACTION);
+        return STOP_SIGNAL;
+    }
+    if (!timeout_ms || !saga->row.started_at_ms)
+        return STOP_NONE;
+    *ret_at_ms = plan_since_ms(saga, step, OPERATION_ACTION) + timeout_ms;
+    return STOP_START_TIMEOUT;
+}
+
+bool plan_receives(const struct saga *saga, int64_t now_ms, size_t *ret_step)
+{
+    if (!saga->signals_kept || saga->at.state != SAGA_RUNNING)
+        return false;
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
+        int64_t at_ms;
+        if (plan_stop(saga, turn.step, turn.operation, &at_ms) != STOP_SIGNAL || now_ms < at_ms)
+            continue;
+        *ret_step = turn.step;
+        return true;
+    }
+    return false;
+}
+
 enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
                     int64_t *ret_at_ms)
 {
     const struct operation_rule *rule = saga_rule(saga, step, operation);
     const struct attempts *attempts = saga_attempts(saga, step, operation);
+    if (operation == OPERATION_ACTION && saga_is_wait(saga, step))
+        return wait_stop(saga, step, ret_at_ms);
     bool too_large = operation == OPERATION_ACTION && plan_task_is_too_large(saga);
     if (plan_limit_reached(saga) || too_large) {
         *ret_at_ms = plan_since_ms(saga, step, operation);
@@ -404,6 +439,13 @@ enum stop plan_stop_due(const struct saga *saga, int64_t now_ms, size_t *ret_ste
     return STOP_NONE;
 }
 
+/* To a worker, that is. */
+static bool is_granted(const struct saga *saga, const struct turn *turn)
+{
+    return plan_is_free(saga, turn) &&
+           !(turn->operation == OPERATION_ACTION && saga_is_wait(saga, turn->step));
+}
+
 size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable *ret, size_t max)
 {
     size_t count = 0, step = 0;
@@ -413,7 +455,7 @@ size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable 
         plan_stop_due(saga, now_ms, &step, &operation) != STOP_NONE)
         return 0;
     for (struct turn turn = plan_turns(saga); count < max && plan_next(saga, &turn);) {
-        if (!plan_is_free(saga, &turn) ||
+        if (!is_granted(saga, &turn) ||
             now_ms < plan_not_before_ms(saga, turn.step, turn.operation))
             continue;
         ret[count++] = (struct grantable){ (uint16_t)turn.step, turn.operation,
@@ -429,7 +471,7 @@ int64_t saga_grantable_at(const struct saga *saga, int64_t now_ms)
         return first;
     for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);) {
         int64_t until = plan_not_before_ms(saga, turn.step, turn.operation);
-        if (until > now_ms && plan_is_free(saga, &turn))
+        if (until > now_ms && is_granted(saga, &turn))
             first = smaller(first, until);
     }
     return first;

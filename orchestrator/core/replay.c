@@ -14,7 +14,8 @@ static bool attempts_equal(const struct attempts *a, const struct attempts *b)
            a->rejected == b->rejected && a->foreign == b->foreign &&
            a->window_seq == b->window_seq && a->not_done_seq == b->not_done_seq &&
            a->generation == b->generation && a->probing_seq == b->probing_seq &&
-           a->given_up == b->given_up && a->passed_seq == b->passed_seq && a->doubt == b->doubt;
+           a->given_up == b->given_up && a->passed_seq == b->passed_seq &&
+           a->signal_seq == b->signal_seq && a->doubt == b->doubt;
 }
 
 static bool steps_equal(const struct step_summary *a, const struct step_summary *b)
@@ -34,7 +35,8 @@ static bool summaries_equal(const struct saga *a, const struct saga *b)
            a->park_seq == b->park_seq && a->retry_seq == b->retry_seq &&
            a->moved_seq == b->moved_seq && a->resumed_seq == b->resumed_seq &&
            a->pending_seq == b->pending_seq && a->deadline_parked == b->deadline_parked &&
-           a->action_lost == b->action_lost && a->overdue_seq == b->overdue_seq;
+           a->action_lost == b->action_lost && a->overdue_seq == b->overdue_seq &&
+           a->signals_kept == b->signals_kept;
 }
 
 /* The end is the row's to say: what ended the last lease may not have known that it was. */
@@ -167,7 +169,7 @@ static int check_times(const struct saga *saga, struct err *err)
 {
     const struct saga_row *row = &saga->row;
     if (!is_time(row->started_at_ms) || !is_time(row->updated_at_ms) ||
-        !is_time(row->deadline_at_ms) || !is_time(row->ended_at_ms))
+        !is_time(row->deadline_at_ms) || !is_time(row->ended_at_ms) || !is_time(row->start_at_ms))
         return wrong(saga, err, "its row has a time that cannot be");
     for (size_t i = 0; i < saga->count; i++) {
         const struct journal_entry *entry = &saga->slots[i]->entry;

@@ -185,7 +185,8 @@ void saga_committed(struct saga *saga, const struct transition *transition, int6
     if (first) {
         row->started_at_ms = db_now_ms;
         int64_t deadline_ms = saga->definition->deadline_ms;
-        row->deadline_at_ms = deadline_ms ? db_now_ms + deadline_ms : 0;
+        row->deadline_at_ms =
+            deadline_ms ? larger(db_now_ms, row->start_at_ms) + deadline_ms : 0;
     }
     if (first || transition->changes_row)
         row->updated_at_ms = db_now_ms;
@@ -236,6 +237,6 @@ bool saga_step_output(const struct saga *saga, size_t step, struct bytes *ret)
     const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
     if (!action->done)
         return false;
-    *ret = saga_entry(saga, action->done_seq)->output;
+    *ret = *saga_output_at(saga, action->done_seq);
     return true;
 }

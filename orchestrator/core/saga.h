@@ -87,7 +87,7 @@ static inline bool transition_is_empty(const struct transition *t)
 struct saga; /* opaque */
 
 /* A saga that starts now: RUNNING, no entries. Consumes row on success (its strings move in;
- * state, phase and times are set here). definition must outlive the saga. */
+ * state, phase and times but start_at are set here). definition must outlive the saga. */
 MUST_USE int saga_new(const struct definition *definition, struct saga_row *row,
                       struct saga **ret_saga, struct err *err);
 /* Replays a journal in seq order: load = replay = recovery. Row and entries must come from one
@@ -180,6 +180,18 @@ MUST_USE int saga_on_suspend(struct saga *saga, const char *actor, const char *r
 MUST_USE int saga_on_resume(struct saga *saga, const char *actor, const char *reason,
                             int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
                             struct err *err);
+
+/* What somebody outside tells a saga. Borrowed. */
+struct signal {
+    const char *name, *id; /* id: the sender's */
+    struct bytes payload;
+    const char *actor; /* may be NULL */
+};
+/* Kept until its step's turn, and received at once if it is that. ACCEPTED, DUPLICATE for an id that
+ * was taken before, also after the end; ERR_INVALID: no step waits for it; ERR_PRECONDITION with
+ * reason SIGNAL_TAKEN or SIGNAL_NOT_ALLOWED. */
+MUST_USE int saga_on_signal(struct saga *saga, const struct signal *signal, int64_t now_ms,
+                            struct transition *ret, enum verdict *ret_verdict, struct err *err);
 
 /* What could be granted now, in the order of urgency. Nothing is granted to a saga whose deadline,
  * start time-out, budget or journal limit is over: saga_on_time then says what follows. */

@@ -28,11 +28,12 @@ struct attempts {
     int64_t unknown_seq;  /* last lease that ended UNKNOWN, EXPIRED or STREAM_LOST */
     int64_t lost_seq;     /* last lease that ended STREAM_LOST: its worker may still run */
     int64_t late_seq;     /* last LATE_REPORT that told of an effect which may not have arrived */
-    int64_t done_seq;     /* the entry that holds the output: LEASE, LATE_REPORT or RESOLVE */
+    int64_t done_seq; /* the entry that holds the output: LEASE, LATE_REPORT, RESOLVE; or RECEIVE */
     int64_t window_seq;   /* first lease since nothing was unsettled: the window counts from it */
     int64_t not_done_seq; /* last RESOLVE that said NOT_DONE */
     int64_t probing_seq;  /* PROBE: IDEMPOTENT, and not repeated any more, the probe decides */
     int64_t passed_seq;   /* ACCEPT or CONTINUE: the saga went on without it */
+    int64_t signal_seq;   /* SIGNAL: what the step waits for is there */
     int32_t generation;   /* how many said so: of the idempotency key */
     bool done, rejected;
     bool foreign;  /* the effect exists, but not by us: neither done nor maybe */
@@ -80,6 +81,7 @@ struct saga {
     bool action_lost;        /* an action has a lost_seq */
     int64_t pending_seq;     /* the cancel that waits for the pivot, or did */
     int64_t overdue_seq;     /* the deadline that does, or did */
+    int64_t signals_kept;    /* came, and were not received yet */
     struct step_summary *steps;
     /* The probes of each step's action and compensation: tries, budget and back-off alone. What a
      * probe found out is told by the RESOLVE entry that follows from its answer, never by the
@@ -113,6 +115,18 @@ static inline const struct operation_rule *saga_rule(const struct saga *saga, si
     if (operation == OPERATION_PROBE)
         return definition_rule(saga->definition, step, saga_probed(saga, step))->probe;
     return definition_rule(saga->definition, step, operation);
+}
+
+/* Does a signal take the place of its action? */
+static inline bool saga_is_wait(const struct saga *saga, size_t step)
+{
+    return saga->definition->steps[step].signal != NULL;
+}
+/* Of an entry that done_seq names. */
+static inline const struct bytes *saga_output_at(const struct saga *saga, int64_t seq)
+{
+    const struct journal_entry *entry = &saga_slot(saga, seq)->entry;
+    return &(entry->kind == ENTRY_RECEIVE ? &saga_slot(saga, entry->about)->entry : entry)->output;
 }
 
 static inline int64_t larger(int64_t a, int64_t b)
@@ -203,7 +217,10 @@ int64_t plan_backoff_until_ms(const struct saga *saga, size_t step, enum operati
 int64_t plan_settle_until_ms(const struct saga *saga, size_t step);
 /* From then on no request of its unsettled attempts can be on its way; 0: none was unknown. */
 int64_t plan_settled_at_ms(const struct saga *saga, size_t step, enum operation operation);
-/* The end of the delay before its first attempt; 0: none, or there was one. */
+/* When everything that it comes after was over; 0: a saga that has yet to be committed. */
+int64_t plan_ready_at_ms(const struct saga *saga, size_t step);
+/* The end of the delay before its first attempt, or the start that was asked for; 0: none, or there
+ * was one. */
 int64_t plan_delayed_until_ms(const struct saga *saga, size_t step);
 /* Nothing may be sent with the idempotency key from then on; 0: no window, or none has begun. */
 int64_t plan_send_before_ms(const struct saga *saga, size_t step, enum operation operation);
@@ -225,6 +242,7 @@ bool plan_limit_reached(const struct saga *saga);
 bool plan_task_is_too_large(const struct saga *saga);
 enum stop {
     STOP_NONE,
+    STOP_SIGNAL, /* what it waits for is there */
     STOP_LIMIT,
     STOP_TASK_LIMIT,
     STOP_SPENT,
@@ -234,6 +252,8 @@ enum stop {
 /* What ends the wait of an operation that is not leased, and when; STOP_NONE: INT64_MAX. */
 enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
                     int64_t *ret_at_ms);
+/* Is it some step's turn whose signal is there? */
+bool plan_receives(const struct saga *saga, int64_t now_ms, size_t *ret_step);
 /* The first that is due. */
 enum stop plan_stop_due(const struct saga *saga, int64_t now_ms, size_t *ret_step,
                         enum operation *ret_operation);
@@ -276,7 +296,8 @@ MUST_USE int change_done(struct change *change, enum operation operation);
 MUST_USE int change_resume(struct change *change, int step, enum operation operation);
 /* Turns back or parks if it is RUNNING beyond its deadline; waits for a pivot that is under way. */
 MUST_USE int change_deadline(struct change *change);
-/* The end if it has come; then brings the row and the transition in line. Always the last step. */
+/* What steps whose turn it is now have waited for, then the end if it has come; brings the row and
+ * the transition in line. Always the last step. */
 MUST_USE int change_close(struct change *change);
 
 /* saga_probe.c */

@@ -47,6 +47,8 @@ static int stop(struct change *change, int step, enum operation operation, enum 
     const struct saga *saga = change->saga;
     const struct operation_rule *rule = saga_rule(saga, (size_t)step, operation);
     char message[320];
+    if (why == STOP_SIGNAL)
+        return 0; /* change_close receives it */
     if (why == STOP_LIMIT) {
         (void)snprintf(message, sizeof message,
                        "the journal holds %zu entries (limit %d, %d kept free) and %" PRId64
@@ -61,6 +63,13 @@ static int stop(struct change *change, int step, enum operation operation, enum 
                        " bytes) are over the limit of a task (%d)",
                        saga->row.input.size, saga->output_bytes, LIMIT_TASK_BYTES);
         return change_park(change, PARK_LIMIT_REACHED, step, operation, "TASK_LIMIT", message);
+    }
+    const struct signal_rule *signal = saga->definition->steps[step].signal;
+    if (why == STOP_START_TIMEOUT && operation == OPERATION_ACTION && signal) {
+        (void)snprintf(message, sizeof message,
+                       "signal \"%s\" did not come within %" PRId64 " ms", signal->name,
+                       rule->start_timeout_ms);
+        return give_up(change, step, operation, CAUSE_START_TIMEOUT, "NO_SIGNAL", message);
     }
     if (why == STOP_START_TIMEOUT) {
         (void)snprintf(message, sizeof message,

@@ -24,6 +24,7 @@ static const char *const step_states[] = {
     [STEP_LEFT_OUT] = "LEFT_OUT",
     [STEP_COMPENSATION_SKIPPED] = "COMPENSATION_SKIPPED",
     [STEP_DELAYED] = "DELAYED",
+    [STEP_WAITING_FOR_SIGNAL] = "WAITING_FOR_SIGNAL",
 };
 _Static_assert(ARRAY_LEN(step_states) == STEP_STATE_COUNT, "a name for each step state");
 
@@ -75,7 +76,7 @@ static void view_waiting_action(const struct saga *saga, size_t step, int64_t no
         ret->next_ms = parked ? 0 : plan_backoff_until_ms(saga, step, OPERATION_PROBE);
     } else if (plan_delayed_until_ms(saga, step) > now_ms) {
         ret->next_ms = plan_delayed_until_ms(saga, step);
-        set(ret, STEP_DELAYED, ret->next_ms - saga->definition->steps[step].delay_ms);
+        set(ret, STEP_DELAYED, plan_ready_at_ms(saga, step));
     } else if (plan_not_before_ms(saga, step, OPERATION_ACTION) > now_ms) {
         set(ret, STEP_BACKOFF,
             larger(finished_at(saga, action->backoff_seq),
@@ -83,6 +84,8 @@ static void view_waiting_action(const struct saga *saga, size_t step, int64_t no
         ret->next_ms = plan_not_before_ms(saga, step, OPERATION_ACTION);
     } else if (parked) {
         set(ret, STEP_PENDING, finished_at(saga, saga->park_seq));
+    } else if (saga_is_wait(saga, step)) {
+        set(ret, STEP_WAITING_FOR_SIGNAL, plan_since_ms(saga, step, OPERATION_ACTION));
     } else {
         set(ret, STEP_READY, plan_since_ms(saga, step, OPERATION_ACTION));
     }
@@ -98,7 +101,8 @@ static void view_action(const struct saga *saga, size_t step, int64_t now_ms, st
     else if (action->foreign)
         set(ret, STEP_UNKNOWN, finished_at(saga, saga->park_seq));
     else if (action->passed_seq)
-        set(ret, action->unsettled > 0 ? STEP_UNCONFIRMED : STEP_LEFT_OUT, ended_at(saga, action));
+        set(ret, action->unsettled > 0 ? STEP_UNCONFIRMED : STEP_LEFT_OUT,
+            action->ended_seq ? ended_at(saga, action) : finished_at(saga, action->passed_seq));
     else if (saga->at.phase == SAGA_RUNNING)
         view_waiting_action(saga, step, now_ms, ret);
     else if (action->unsettled > 0)
@@ -228,7 +232,7 @@ static void view_wait_turn(const struct saga *saga, const struct turn *turn, int
     int64_t delayed = operation == OPERATION_ACTION ? plan_delayed_until_ms(saga, step) : 0;
     if (delayed > now_ms) {
         ret->kind = WAIT_DELAY;
-        ret->since_ms = delayed - saga->definition->steps[step].delay_ms;
+        ret->since_ms = plan_ready_at_ms(saga, step);
         ret->until_ms = delayed;
     } else if (settle > now_ms && settle > backoff) {
         ret->kind = WAIT_SETTLE;
@@ -241,7 +245,13 @@ static void view_wait_turn(const struct saga *saga, const struct turn *turn, int
         ret->until_ms = backoff;
     } else {
         int64_t stop_at = 0;
+        const struct signal_rule *signal = saga->definition->steps[step].signal;
         ret->kind = WAIT_WORKER;
+        if (signal && operation == OPERATION_ACTION) {
+            ret->kind = WAIT_SIGNAL;
+            ret->handler = NULL;
+            ret->signal = signal->name;
+        }
         ret->since_ms = plan_since_ms(saga, step, operation);
         if (plan_stop(saga, step, operation, &stop_at) != STOP_NONE)
             ret->until_ms = stop_at;

@@ -28,6 +28,7 @@ enum step_state {
     STEP_LEFT_OUT,
     STEP_COMPENSATION_SKIPPED,
     STEP_DELAYED,
+    STEP_WAITING_FOR_SIGNAL,
     STEP_STATE_COUNT
 };
 const char *step_state_name(enum step_state state);
@@ -65,13 +66,14 @@ enum wait_kind {
     WAIT_REPORT,
     WAIT_SETTLE,
     WAIT_OPERATOR,
-    WAIT_DELAY
+    WAIT_DELAY,
+    WAIT_SIGNAL
 };
 struct wait_view {
     enum wait_kind kind;
     int step; /* -1: none */
     enum operation operation;
-    const char *handler, *worker; /* NULL where they do not apply */
+    const char *handler, *worker, *signal; /* NULL where they do not apply */
     int64_t since_ms, until_ms;   /* until 0: no limit */
 };
 /* Of several things the one that it has waited for longest. */

@@ -48,6 +48,8 @@ static const char *const entry_kinds[] = {
     [ENTRY_ACCEPT] = "ACCEPT",
     [ENTRY_CONTINUE] = "CONTINUE",
     [ENTRY_PENDING] = "PENDING",
+    [ENTRY_SIGNAL] = "SIGNAL",
+    [ENTRY_RECEIVE] = "RECEIVE",
 };
 _Static_assert(ARRAY_LEN(entry_kinds) == ENTRY_KIND_COUNT, "a name for each kind");
 

@@ -50,6 +50,8 @@ enum entry_kind {
     ENTRY_ACCEPT,      /* on_unknown ACCEPT: goes on, the step unconfirmed */
     ENTRY_CONTINUE,    /* on_exhausted CONTINUE: goes on without the step */
     ENTRY_PENDING,     /* cancel or deadline, while the pivot is under way; reason: a cause */
+    ENTRY_SIGNAL,      /* what step waits for came: its payload is kept until the step's turn */
+    ENTRY_RECEIVE,     /* step waited for the signal at `about`, and is done */
     ENTRY_KIND_COUNT
 };
 

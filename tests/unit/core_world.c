@@ -30,6 +30,7 @@ static struct journal_entry copy_entry(const struct journal_entry *entry)
     copy.error_code = copy_text(entry->error_code);
     copy.error_message = copy_text(entry->error_message);
     copy.actor = copy_text(entry->actor);
+    copy.signal_id = copy_text(entry->signal_id);
     copy.output = copy_bytes(entry->output);
     return copy;
 }
@@ -98,19 +99,40 @@ struct operation_rule *world_add_probe(struct world *world, size_t step, enum op
     return probe;
 }
 
+void world_make_wait(struct world *world, size_t step, int64_t timeout_ms,
+                     enum on_exhausted on_exhausted)
+{
+    struct step_rule *rule = &world->definition->steps[step];
+    char name[64];
+    (void)snprintf(name, sizeof name, "s_%s", rule->name);
+    rule->signal = mem_calloc(1, sizeof *rule->signal);
+    assert_non_null(rule->signal);
+    rule->signal->name = copy_text(name);
+    mem_free(rule->action.handler);
+    rule->action = default_rule("");
+    rule->action.start_timeout_ms = timeout_ms;
+    rule->action.on_exhausted = on_exhausted;
+    rule->has_compensation = rule->guarded = false;
+    mem_free(rule->compensation.handler);
+    rule->compensation = (struct operation_rule){ 0 };
+}
+
 void world_start(struct world *world)
 {
     struct saga_row row = { .namespace_ = copy_text("default"),
                             .definition = copy_text("order"),
                             .revision = 1,
                             .saga_id = copy_text("O-1"),
-                            .run = 1 };
+                            .run = 1,
+                            .start_at_ms = world->start_at_ms };
     ASSERT_OK(saga_new(world->definition, &row, &world->saga, &world->err), &world->err);
     assert_null(row.saga_id); /* consumed */
     world->row = copy_row(saga_row(world->saga));
     world->row.started_at_ms = world->row.updated_at_ms = world->now_ms;
     if (world->definition->deadline_ms)
-        world->row.deadline_at_ms = world->now_ms + world->definition->deadline_ms;
+        world->row.deadline_at_ms = world->definition->deadline_ms +
+                                    (world->start_at_ms > world->now_ms ? world->start_at_ms
+                                                                        : world->now_ms);
     world->transition = (struct transition){ 0 };
     world_commit(world);
 }
@@ -238,6 +260,7 @@ static void assert_entry_equal(const struct journal_entry *a, const struct journ
     assert_int_equal(a->reason, b->reason);
     assert_int_equal(a->about, b->about);
     assert_text_equal(a->actor, b->actor);
+    assert_text_equal(a->signal_id, b->signal_id);
 }
 
 static void assert_row_equal(const struct saga_row *a, const struct saga_row *b)
@@ -253,6 +276,7 @@ static void assert_row_equal(const struct saga_row *a, const struct saga_row *b)
     assert_int_equal(a->updated_at_ms, b->updated_at_ms);
     assert_int_equal(a->deadline_at_ms, b->deadline_at_ms);
     assert_int_equal(a->ended_at_ms, b->ended_at_ms);
+    assert_int_equal(a->start_at_ms, b->start_at_ms);
 }
 
 static int64_t seq_of(const struct journal_entry *entry)
@@ -383,6 +407,8 @@ static void print_entry(const struct world *world, const struct journal_entry *e
         buf_text(out, " PROBE");
     if (entry->kind == ENTRY_LATE_REPORT || entry->kind == ENTRY_RESOLVE)
         buf_printf(out, " %s", outcome_name(entry->outcome));
+    if (entry->signal_id)
+        buf_printf(out, " %s", entry->signal_id);
     if (entry->about)
         buf_printf(out, " about %" PRId64, entry->about);
     buf_text(out, "\n");
@@ -596,6 +622,27 @@ int world_resume(struct world *world)
     if (!rc && world->verdict == VERDICT_ACCEPTED)
         world_commit(world);
     return rc;
+}
+
+int world_signal(struct world *world, const char *name, const char *id, const char *payload)
+{
+    struct signal signal = { .name = name,
+                             .id = id,
+                             .payload = { (uint8_t *)payload, strlen(payload) },
+                             .actor = "bank" };
+    int rc = saga_on_signal(world->saga, &signal, estimate(world), &world->transition,
+                            &world->verdict, &world->err);
+    if (!rc && world->verdict == VERDICT_ACCEPTED)
+        world_commit(world);
+    return rc;
+}
+
+void world_assert_output(const struct world *world, size_t step, const char *expected)
+{
+    struct bytes output;
+    assert_true(saga_step_output(world->saga, step, &output));
+    assert_int_equal(output.size, strlen(expected));
+    assert_memory_equal(output.data, expected, output.size);
 }
 
 void world_assert_trace(const struct world *world, const char *expected)

@@ -20,6 +20,7 @@ struct world {
     int64_t skew_ms; /* what the orchestrator's estimate is ahead */
     int64_t epoch;
     bool compare; /* replay after each commit */
+    int64_t start_at_ms;
     /* The last event. */
     struct transition transition;
     enum verdict verdict;
@@ -36,6 +37,9 @@ struct world {
 void world_open(struct world *world, size_t steps);
 /* Gives the operation a probe with defaults, handler "order.a.probe"; borrowed. */
 struct operation_rule *world_add_probe(struct world *world, size_t step, enum operation operation);
+/* The step has no action any more, but waits for the signal "s_<its name>". timeout_ms 0: for ever. */
+void world_make_wait(struct world *world, size_t step, int64_t timeout_ms,
+                     enum on_exhausted on_exhausted);
 /* Commits the start. */
 void world_start(struct world *world);
 void world_close(struct world *world);
@@ -67,6 +71,10 @@ int world_skip(struct world *world, const char *step);
 int world_abandon(struct world *world);
 int world_suspend(struct world *world);
 int world_resume(struct world *world);
+/* With `payload` as its payload. */
+int world_signal(struct world *world, const char *name, const char *id, const char *payload);
+/* The step is done, with just this output. */
+void world_assert_output(const struct world *world, size_t step, const char *expected);
 /* Forgets the copy and loads what the tables hold. */
 void world_reload(struct world *world);
 

@@ -372,9 +372,12 @@ static void test_each_row_is_reached_by_real_events(void **state)
 }
 
 /* A saga in that place; false: none can be. */
-static void open_place(struct world *world, enum saga_state state, enum saga_state phase)
+static void open_place(struct world *world, enum saga_state state, enum saga_state phase,
+                       bool with_wait)
 {
-    open_steps(world, 1, EFFECT_IDEMPOTENT);
+    open_steps(world, with_wait ? 2 : 1, EFFECT_IDEMPOTENT);
+    if (with_wait)
+        world_make_wait(world, 1, 1, ON_EXHAUSTED_CONTINUE);
     world_start(world);
     if (state == SAGA_RUNNING) {
         (void)world_run(world, OUTCOME_RETRY);
@@ -392,6 +395,10 @@ static void open_place(struct world *world, enum saga_state state, enum saga_sta
         assert_int_equal(world_cancel(world), 0);
         assert_int_equal(world_report(world, seq, OUTCOME_DONE), VERDICT_ACCEPTED);
         (void)world_run(world, state == SAGA_PARKED ? OUTCOME_REJECTED : OUTCOME_RETRY);
+    }
+    if (with_wait && state == SAGA_SUCCEEDED) {
+        world_pass(world, 1);
+        assert_int_equal(world_time(world), VERDICT_ACCEPTED);
     }
     assert_int_equal(saga_row(world->saga)->state, state);
     assert_int_equal(saga_row(world->saga)->phase, phase);
@@ -414,6 +421,8 @@ static int call(struct world *world, enum verb verb)
         return world_suspend(world);
     case VERB_RESUME:
         return world_resume(world);
+    case VERB_SIGNAL:
+        return world_signal(world, "s_b", "1", "");
     case VERB_REPORT:
     case VERB_COUNT:
         break;
@@ -433,7 +442,7 @@ static void test_verb_x_state(void **state)
         assert_true(is_place(rule->state, rule->phase));
         assert_ptr_equal(verb_rule_find(rule->verb, rule->state, rule->phase), rule);
         struct world world;
-        open_place(&world, rule->state, rule->phase);
+        open_place(&world, rule->state, rule->phase, rule->verb == VERB_SIGNAL);
         int rc = call(&world, rule->verb);
         bool parked = rule->state == SAGA_PARKED; /* for another reason than SUSPENDED */
         if (rule->verb == VERB_RESOLVE && !rule->reason) {

@@ -26,12 +26,14 @@ struct oracle {
     struct known of[STEPS_MAX][2];
     bool passed[STEPS_MAX], undone[STEPS_MAX]; /* gone on without; compensation was granted */
     int64_t over_ms[STEPS_MAX];                /* since when the step is done, or was passed */
+    int64_t signal_seq[STEPS_MAX];             /* what a wait is for has come */
     int64_t lost_until_ms;
     bool turned_back, end_doubt;
     size_t seen; /* entries */
     /* What happened at least once. */
     bool parallel, undone_in_parallel, refused_beside;
     bool cancel_pending, deadline_pending, cancelled_by_pivot, pivot_won;
+    bool received_at_once, received_later, waited_in_vain;
 };
 
 /* Over all walks. */
@@ -39,6 +41,7 @@ struct tally {
     int ends[SAGA_STATE_COUNT];
     int parallel, undone_in_parallel, refused_beside;
     int cancel_pending, deadline_pending, cancelled_by_pivot, pivot_won;
+    int received_at_once, received_later, waited_in_vain;
 };
 
 static const struct step_rule *rule_of(const struct world *world, int step)
@@ -111,24 +114,28 @@ static void judge_compensation(const struct oracle *oracle, const struct world *
             assert_true(oracle->of[i][1].done); /* strict reverse order */
 }
 
-/* The first attempt of a delayed step, from the end of what it comes after (or of the saga's
- * start). */
-static void judge_delay(const struct oracle *oracle, const struct world *world,
-                        const struct journal_entry *lease)
+/* Not before the delay is over: from the end of what the step comes after, or from the start. */
+static void judge_delay(const struct oracle *oracle, const struct world *world, int step)
 {
-    const struct step_rule *rule = rule_of(world, lease->step);
-    int64_t from = world->row.started_at_ms,
+    const struct step_rule *rule = rule_of(world, step);
+    int64_t from = larger(world->row.started_at_ms, world->start_at_ms),
             estimate = larger(world->now_ms, world->now_ms + world->skew_ms);
-    for (int i = 0; i < lease->step; i++)
+    for (int i = 0; i < step; i++)
         if (step_set_has(&rule->after, (size_t)i))
             from = larger(from, oracle->over_ms[i]);
+    assert_true(estimate >= from + rule->delay_ms);
+}
+
+static void judge_first(const struct oracle *oracle, const struct world *world,
+                        const struct journal_entry *lease)
+{
     bool again = false; /* given back: it was delayed before */
     for (size_t i = 0; i < world->count; i++)
         again |= world->entries[i].kind == ENTRY_LEASE && world->entries[i].seq < lease->seq &&
                  world->entries[i].step == lease->step &&
                  world->entries[i].operation == OPERATION_ACTION;
     if (!again)
-        assert_true(estimate >= from + rule->delay_ms);
+        judge_delay(oracle, world, lease->step);
 }
 
 static void judge_grant(struct oracle *oracle, const struct world *world,
@@ -179,7 +186,7 @@ static void judge_grant(struct oracle *oracle, const struct world *world,
         if (comes_after(world, step, i))
             assert_true(oracle->of[i][0].done || oracle->passed[i]);
     if (lease->try_ == 1)
-        judge_delay(oracle, world, lease);
+        judge_first(oracle, world, lease);
 }
 
 /* As it was said, if the action is done now and the saga did not go on before. */
@@ -304,6 +311,32 @@ static void judge_passed(struct oracle *oracle, const struct world *world,
     oracle->over_ms[entry->step] = entry->finished_at_ms;
 }
 
+static void judge_signal(struct oracle *oracle, const struct world *world,
+                         const struct journal_entry *entry)
+{
+    assert_non_null(rule_of(world, entry->step)->signal);
+    assert_false(oracle->turned_back || oracle->passed[entry->step]);
+    assert_int_equal(oracle->signal_seq[entry->step], 0);
+    oracle->signal_seq[entry->step] = entry->seq;
+}
+
+static void judge_receive(struct oracle *oracle, const struct world *world,
+                          const struct journal_entry *entry)
+{
+    int step = entry->step;
+    assert_int_not_equal(entry->about, 0);
+    assert_int_equal(entry->about, oracle->signal_seq[step]);
+    assert_false(oracle->turned_back || oracle->passed[step] || oracle->of[step][0].done);
+    for (int i = 0; i < step; i++)
+        if (comes_after(world, step, i))
+            assert_true(oracle->of[i][0].done || oracle->passed[i]);
+    judge_delay(oracle, world, step);
+    oracle->of[step][0].done = true;
+    oracle->over_ms[step] = entry->finished_at_ms;
+    oracle->received_at_once |= entry->about + 1 == entry->seq;
+    oracle->received_later |= entry->about + 1 < entry->seq;
+}
+
 /* Granted and not ended, or unknown. */
 static bool pivot_is_under_way(const struct oracle *oracle, const struct world *world)
 {
@@ -335,6 +368,10 @@ static void judge_decision(struct oracle *oracle, const struct world *world,
         assert_true(oracle->of[entry->step][op].maybe > 0);
     if (entry->kind == ENTRY_PARK && entry->reason == PARK_RETRIES_EXHAUSTED)
         assert_int_equal(oracle->of[entry->step][0].maybe, 0);
+    if (entry->step >= 0 && entry->error_code && strcmp(entry->error_code, "NO_SIGNAL") == 0) {
+        assert_int_equal(oracle->signal_seq[entry->step], 0);
+        oracle->waited_in_vain = true;
+    }
     if (entry->kind == ENTRY_MAYBE)
         assert_true(oracle->turned_back && oracle->of[entry->step][0].maybe > 0);
     if (entry->kind == ENTRY_PENDING) {
@@ -387,6 +424,10 @@ static void judge(struct oracle *oracle, const struct world *world)
             judge_late(oracle, world, entry, foreign);
         else if (entry->kind == ENTRY_RESOLVE)
             judge_resolve(oracle, world, entry);
+        else if (entry->kind == ENTRY_SIGNAL)
+            judge_signal(oracle, world, entry);
+        else if (entry->kind == ENTRY_RECEIVE)
+            judge_receive(oracle, world, entry);
         else
             judge_decision(oracle, world, entry);
     }
@@ -469,6 +510,8 @@ static void random_pivot(struct world *world, struct rng *rng)
 {
     struct definition *definition = world->definition;
     int pivot = (int)rng_below(rng, definition->step_count);
+    if (definition->steps[pivot].signal)
+        return;
     for (int i = 0; i < (int)definition->step_count; i++)
         if (i != pivot && !comes_after(world, i, pivot) && !comes_after(world, pivot, i))
             return;
@@ -487,6 +530,20 @@ static void random_pivot(struct world *world, struct rng *rng)
     definition_order(definition);
 }
 
+static void random_wait(struct world *world, struct rng *rng, size_t step)
+{
+    struct step_rule *rule = &world->definition->steps[step];
+    struct operation_rule *probes[] = { rule->action.probe, rule->compensation.probe };
+    for (size_t i = 0; i < ARRAY_LEN(probes); i++) {
+        if (probes[i])
+            mem_free(probes[i]->handler);
+        mem_free(probes[i]);
+    }
+    world_make_wait(world, step, chance(rng, 60) ? 1000 + (int64_t)rng_below(rng, 60000) : 0,
+                    (enum on_exhausted)rng_below(rng, ON_EXHAUSTED_COUNT));
+    rule->settle_ms = -1;
+}
+
 static void random_definition(struct world *world, struct rng *rng)
 {
     struct definition *definition = world->definition;
@@ -502,6 +559,8 @@ static void random_definition(struct world *world, struct rng *rng)
         random_rule(world, rng, i, true);
         if (step->has_compensation)
             random_rule(world, rng, i, false);
+        if (chance(rng, 12))
+            random_wait(world, rng, i);
     }
     if (chance(rng, 60))
         random_order(definition, rng);
@@ -686,11 +745,34 @@ static void event_elsewhere(struct world *world, struct rng *rng)
     world_reload(world);
 }
 
+/* Of any step, of a wait mostly; the first id, mostly. */
+static void event_signal(struct world *world, struct rng *rng)
+{
+    size_t step = rng_below(rng, world->definition->step_count);
+    for (size_t i = 0; i < world->definition->step_count && !rule_of(world, (int)step)->signal; i++)
+        step = (step + 1) % world->definition->step_count;
+    const char name[] = { 's', '_', (char)('a' + step), '\0' };
+    struct signal signal = { .name = name,
+                             .id = chance(rng, 80) ? "1" : "2",
+                             .payload = { (uint8_t *)"payload", rng_below(rng, 8) },
+                             .actor = chance(rng, 50) ? "bank" : NULL };
+    int rc = saga_on_signal(world->saga, &signal, world->now_ms + world->skew_ms,
+                            &world->transition, &world->verdict, &world->err);
+    if (rc)
+        assert_int_equal(rc, rule_of(world, (int)step)->signal ? ERR_PRECONDITION : ERR_INVALID);
+    else if (world->verdict == VERDICT_DUPLICATE)
+        assert_true(transition_is_empty(&world->transition));
+    else
+        commit(world, rng);
+}
+
 static void event(struct world *world, struct rng *rng)
 {
     world->transition = (struct transition){ 0 };
     uint64_t which = rng_below(rng, 100);
-    if (which < 25) {
+    if (which < 2) {
+        event_signal(world, rng);
+    } else if (which < 25) {
         grant_on_top(world, rng);
         if (!transition_is_empty(&world->transition))
             world_commit(world);
@@ -709,6 +791,17 @@ static void event(struct world *world, struct rng *rng)
     } else {
         world_reload(world);
     }
+}
+
+/* Sends what some step waits for; false: none does. */
+static bool send_signal(struct world *world)
+{
+    struct wait_view wait;
+    saga_wait_view(world->saga, world->now_ms, &wait);
+    if (wait.kind != WAIT_SIGNAL)
+        return false;
+    assert_int_equal(world_signal(world, wait.signal, "1", "payload"), 0);
+    return true;
 }
 
 /* Workers come back, and everything is done from now on: then it ends, or a person must help. */
@@ -732,7 +825,7 @@ static void go_home(struct world *world, struct oracle *oracle)
                 (void)world_grant(world);
             else if (due != INT64_MAX || grantable != INT64_MAX)
                 world->now_ms = larger(world->now_ms + 1, due < grantable ? due : grantable);
-            else
+            else if (!send_signal(world))
                 fail_msg("nothing takes it on");
         }
         judge(oracle, world);
@@ -748,6 +841,8 @@ static void walk(uint64_t seed, struct tally *tally)
     world_open(&world, 1 + rng_below(&rng, STEPS_MAX));
     random_definition(&world, &rng);
     world.skew_ms = chance(&rng, 30) ? (int64_t)rng_below(&rng, 2000) - 1000 : 0;
+    if (chance(&rng, 20))
+        world.start_at_ms = world.now_ms - 10000 + (int64_t)rng_below(&rng, 40000);
     world_start(&world);
     struct oracle oracle = { 0 };
     for (int i = 0; i < EVENTS; i++) {
@@ -773,6 +868,9 @@ static void walk(uint64_t seed, struct tally *tally)
     tally->deadline_pending += oracle.deadline_pending;
     tally->cancelled_by_pivot += oracle.cancelled_by_pivot;
     tally->pivot_won += oracle.pivot_won;
+    tally->received_at_once += oracle.received_at_once;
+    tally->received_later += oracle.received_later;
+    tally->waited_in_vain += oracle.waited_in_vain;
     world_close(&world);
 }
 
@@ -816,6 +914,11 @@ static void test_random_walks(void **state)
     assert_true(tally.deadline_pending > walks / 800);
     assert_true(tally.cancelled_by_pivot > walks / 1600);
     assert_true(tally.pivot_won > walks / 1600);
+    print_message("%d received a signal at once, %d later, %d waited for one in vain\n",
+                  tally.received_at_once, tally.received_later, tally.waited_in_vain);
+    assert_true(tally.received_at_once > walks / 400);
+    assert_true(tally.received_later > walks / 400);
+    assert_true(tally.waited_in_vain > walks / 400);
     size_t rows, taken = 0;
     (void)saga_transitions(&rows);
     for (size_t i = 0; i < rows; i++)
