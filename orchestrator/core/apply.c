@@ -653,8 +653,7 @@ static int apply_receive(struct saga *saga, const struct journal_entry *entry, s
     if (!attempts->signal_seq || attempts->signal_seq != entry->about)
         return corrupt(saga, entry, err, "there is no signal at position %" PRId64, entry->about);
     enum operation operation;
-    if (saga->at.state != SAGA_RUNNING ||
-        !plan_is_turn_of(saga, (size_t)entry->step, &operation))
+    if (saga->at.state != SAGA_RUNNING || !plan_is_turn_of(saga, (size_t)entry->step, &operation))
         return corrupt(saga, entry, err, "out of turn");
     saga->signals_kept--;
     set_done(saga, OPERATION_ACTION, attempts, entry);

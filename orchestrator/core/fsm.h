@@ -28,13 +28,13 @@ enum saga_input {
     IN_LIMIT_REACHED,          /* the journal is full */
     IN_REJECTED_AFTER_PIVOT,   /* a business no where nothing is taken back any more */
     IN_RETRY,                  /* an operator: again */
-    IN_SETTLED, /* a late report, a person or a signal settled what it was parked for */
-    IN_SKIPPED,                /* a person: without this compensation */
-    IN_ABANDONED,              /* a person: nothing more */
-    IN_ACCEPTED,               /* unknown and not repeatable: goes on, the step unconfirmed */
-    IN_CONTINUED,              /* a spent budget: goes on without the step */
-    IN_SUSPENDED,              /* a person: nothing more for now */
-    IN_RESUMED,                /* a person: go on */
+    IN_SETTLED,   /* a late report, a person or a signal settled what it was parked for */
+    IN_SKIPPED,   /* a person: without this compensation */
+    IN_ABANDONED, /* a person: nothing more */
+    IN_ACCEPTED,  /* unknown and not repeatable: goes on, the step unconfirmed */
+    IN_CONTINUED, /* a spent budget: goes on without the step */
+    IN_SUSPENDED, /* a person: nothing more for now */
+    IN_RESUMED,   /* a person: go on */
     IN_COUNT
 };
 

@@ -39,7 +39,7 @@ struct journal_entry {
     char *error_code, *error_message; /* what a person asked for: message is the reason given */
     uint8_t reason;                   /* COMPENSATE, PENDING: enum cause; PARK: enum park_reason */
     int64_t about;                    /* LATE_REPORT: seq of the lease; RECEIVE: of the SIGNAL */
-    char *actor;     /* what a person asked for; LEASE: the node that granted it */
+    char *actor;                      /* what a person asked for; LEASE: the node that granted it */
     char *signal_id; /* SIGNAL: the sender's; its name is that of the step's wait */
 };
 

@@ -286,8 +286,8 @@ int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq)
         const struct journal_entry *entry = &saga_slot(saga, seq)->entry;
         /* Before it was to begin nothing was lost. */
         if (entry->kind == ENTRY_RESUME && entry->about)
-            sum += larger(entry->finished_at_ms - larger(finished_at(saga, entry->about),
-                                                         saga->row.start_at_ms),
+            sum += larger(entry->finished_at_ms -
+                              larger(finished_at(saga, entry->about), saga->row.start_at_ms),
                           0);
     }
     return sum;

@@ -185,8 +185,7 @@ void saga_committed(struct saga *saga, const struct transition *transition, int6
     if (first) {
         row->started_at_ms = db_now_ms;
         int64_t deadline_ms = saga->definition->deadline_ms;
-        row->deadline_at_ms =
-            deadline_ms ? larger(db_now_ms, row->start_at_ms) + deadline_ms : 0;
+        row->deadline_at_ms = deadline_ms ? larger(db_now_ms, row->start_at_ms) + deadline_ms : 0;
     }
     if (first || transition->changes_row)
         row->updated_at_ms = db_now_ms;

@@ -187,9 +187,9 @@ struct signal {
     struct bytes payload;
     const char *actor; /* may be NULL */
 };
-/* Kept until its step's turn, and received at once if it is that. ACCEPTED, DUPLICATE for an id that
- * was taken before, also after the end; ERR_INVALID: no step waits for it; ERR_PRECONDITION with
- * reason SIGNAL_TAKEN or SIGNAL_NOT_ALLOWED. */
+/* Kept until its step's turn, and received at once if it is that. ACCEPTED, DUPLICATE for an id
+ * that was taken before, also after the end; ERR_INVALID: no step waits for it; ERR_PRECONDITION
+ * with reason SIGNAL_TAKEN or SIGNAL_NOT_ALLOWED. */
 MUST_USE int saga_on_signal(struct saga *saga, const struct signal *signal, int64_t now_ms,
                             struct transition *ret, enum verdict *ret_verdict, struct err *err);
 

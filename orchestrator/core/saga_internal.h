@@ -7,7 +7,8 @@
  *   apply.c          one entry -> the summaries and the position; the only writer of both
  *   plan.c           queries: what is next, not before when, what stops it
  *   change.c         builds a transition: facts, applied as if committed
- *   saga_report.c  saga_late.c  saga_probe.c  saga_time.c  saga_operator.c    decide */
+ *   saga_report.c  saga_late.c  saga_probe.c  saga_time.c  saga_operator.c  saga_signal.c
+ *                    decide */
 #ifndef CORE_SAGA_INTERNAL_H
 #define CORE_SAGA_INTERNAL_H
 

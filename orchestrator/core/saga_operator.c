@@ -137,7 +137,7 @@ static int check_waiting(const struct saga *saga, size_t step, enum operation op
     if (operation == OPERATION_ACTION && saga_is_wait(saga, step))
         return err_reason(err, ERR_PRECONDITION, "RETRY_NOT_ALLOWED",
                           "step \"%s\" waits for signal \"%s\": send it, or wait for its time-out",
-                          name, saga->definition->steps[step].signal->name);
+                          name, saga->definition->steps[step].signal);
     return err_reason(err, ERR_PRECONDITION, "RETRY_NOT_ALLOWED",
                       "step \"%s\" is not in a back-off: it waits for a worker of handler \"%s\"",
                       name, saga_rule(saga, step, operation)->handler);
@@ -213,7 +213,8 @@ static int check_retry(const struct saga *saga, int step, enum operation operati
                               : "it is not IDEMPOTENT");
     if (plan_limit_reached(saga))
         return refuse(err, "its journal is full");
-    if (operation == OPERATION_ACTION && !saga_is_wait(saga, (size_t)step) && plan_task_is_too_large(saga))
+    if (operation == OPERATION_ACTION && !saga_is_wait(saga, (size_t)step) &&
+        plan_task_is_too_large(saga))
         return refuse(err, "its outputs are over the limit of a task");
     return parked ? 0 : check_waiting(saga, (size_t)step, operation, now_ms, err);
 }

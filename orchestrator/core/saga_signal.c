@@ -6,7 +6,7 @@
 static int find_wait(const struct definition *definition, const char *name)
 {
     for (size_t i = 0; i < definition->step_count; i++)
-        if (definition->steps[i].signal && strcmp(definition->steps[i].signal->name, name) == 0)
+        if (definition->steps[i].signal && strcmp(definition->steps[i].signal, name) == 0)
             return (int)i;
     return -1;
 }
@@ -39,8 +39,7 @@ static int keep(struct change *change, int step, const struct signal *signal)
         .actor = (char *)signal->actor,
     };
     int rc = change_append(change, &entry);
-    if (rc ||
-        !saga_is_parked_at(change->saga, PARK_RETRIES_EXHAUSTED, step, OPERATION_ACTION))
+    if (rc || !saga_is_parked_at(change->saga, PARK_RETRIES_EXHAUSTED, step, OPERATION_ACTION))
         return rc;
     rc = change_resume(change, step, OPERATION_ACTION);
     return rc ? rc : change_deadline(change);

@@ -64,11 +64,10 @@ static int stop(struct change *change, int step, enum operation operation, enum 
                        saga->row.input.size, saga->output_bytes, LIMIT_TASK_BYTES);
         return change_park(change, PARK_LIMIT_REACHED, step, operation, "TASK_LIMIT", message);
     }
-    const struct signal_rule *signal = saga->definition->steps[step].signal;
+    const char *signal = saga->definition->steps[step].signal;
     if (why == STOP_START_TIMEOUT && operation == OPERATION_ACTION && signal) {
-        (void)snprintf(message, sizeof message,
-                       "signal \"%s\" did not come within %" PRId64 " ms", signal->name,
-                       rule->start_timeout_ms);
+        (void)snprintf(message, sizeof message, "signal \"%s\" did not come within %" PRId64 " ms",
+                       signal, rule->start_timeout_ms);
         return give_up(change, step, operation, CAUSE_START_TIMEOUT, "NO_SIGNAL", message);
     }
     if (why == STOP_START_TIMEOUT) {

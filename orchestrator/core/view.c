@@ -245,12 +245,12 @@ static void view_wait_turn(const struct saga *saga, const struct turn *turn, int
         ret->until_ms = backoff;
     } else {
         int64_t stop_at = 0;
-        const struct signal_rule *signal = saga->definition->steps[step].signal;
+        const char *signal = saga->definition->steps[step].signal;
         ret->kind = WAIT_WORKER;
         if (signal && operation == OPERATION_ACTION) {
             ret->kind = WAIT_SIGNAL;
             ret->handler = NULL;
-            ret->signal = signal->name;
+            ret->signal = signal;
         }
         ret->since_ms = plan_since_ms(saga, step, operation);
         if (plan_stop(saga, step, operation, &stop_at) != STOP_NONE)

@@ -74,7 +74,7 @@ struct wait_view {
     int step; /* -1: none */
     enum operation operation;
     const char *handler, *worker, *signal; /* NULL where they do not apply */
-    int64_t since_ms, until_ms;   /* until 0: no limit */
+    int64_t since_ms, until_ms;            /* until 0: no limit */
 };
 /* Of several things the one that it has waited for longest. */
 void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *ret);

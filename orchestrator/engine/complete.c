@@ -36,9 +36,12 @@ void work_answer(struct engine *engine, struct slot *slot, struct engine_work *w
     case WORK_RELEASE:
         worker_work_answered(engine, work, ENGINE_ACK_ACCEPTED, lease_ms);
         return;
-    case WORK_VERB:
-        verb_finish(engine, CONTAINER(work, struct engine_verb, work));
+    case WORK_VERB: {
+        struct engine_verb *verb = CONTAINER(work, struct engine_verb, work);
+        verb->duplicate = verdict == VERDICT_DUPLICATE;
+        verb_finish(engine, verb);
         return;
+    }
     case WORK_LEASE_END:
         lease_end_free(CONTAINER(work, struct lease_end, work));
         return;

@@ -53,6 +53,7 @@ struct start_item {
     const char *labels; /* JSON object text; NULL: none */
     bool has_related;
     struct uuid related;
+    int64_t start_at_ms; /* 0: at once */
     /* out, owned by the event: what the saga gets of its input; buf_done(&start.made) before
      * freeing it */
     struct payload_start start;
@@ -85,6 +86,7 @@ enum engine_verb_kind {
     ENGINE_VERB_ABANDON,
     ENGINE_VERB_SUSPEND,
     ENGINE_VERB_RESUME,
+    ENGINE_VERB_SIGNAL,
     ENGINE_VERB_WAIT
 };
 
@@ -96,16 +98,18 @@ struct engine_verb {
     struct uuid uid; /* out, too: the resolved one */
     const char *namespace_, *definition, *saga_id;
     int32_t run;
-    const char *step;           /* RETRY, SKIP: NULL for the one it stands at; RESOLVE */
-    const char *actor, *reason; /* NULL or text; RESOLVE, SKIP: reason is the evidence */
-    enum operation operation;   /* RESOLVE: OPERATION_COUNT: not said */
-    int64_t fence;              /* RESOLVE; 0: not said */
-    bool happened;              /* RESOLVE */
-    struct bytes output;        /* RESOLVE; borrowed until done */
-    int64_t timeout_ms;         /* WAIT */
-    bool or_parked;             /* WAIT */
+    const char *step;               /* RETRY, SKIP: NULL for the one it stands at; RESOLVE */
+    const char *actor, *reason;     /* NULL or text; RESOLVE, SKIP: reason is the evidence */
+    enum operation operation;       /* RESOLVE: OPERATION_COUNT: not said */
+    int64_t fence;                  /* RESOLVE; 0: not said */
+    bool happened;                  /* RESOLVE */
+    struct bytes output;            /* RESOLVE; SIGNAL: the payload; borrowed until done */
+    const char *signal, *signal_id; /* SIGNAL */
+    int64_t timeout_ms;             /* WAIT */
+    bool or_parked;                 /* WAIT */
     /* out */
     struct err err; /* ERR_OK: done (WAIT: settled or the time is over) */
+    bool duplicate; /* SIGNAL: it was taken before */
     /* engine's */
     struct engine_work work;
     struct heap_node timer;

@@ -122,6 +122,7 @@ static void verb_event(struct engine *engine, struct engine_verb *verb)
     verb->work.event = &verb->event;
     verb->work.kind = WORK_VERB;
     verb->err.code = ERR_OK;
+    verb->duplicate = false;
     verb->slot = NULL;
     verb->tries = 0;
     verb->work.asked = engine->batch_number;

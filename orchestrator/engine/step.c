@@ -119,7 +119,8 @@ static int start_row(const struct start_item *item, const struct definition *def
                             .run = 1,
                             .park_step = -1,
                             .related = item->related,
-                            .has_related = item->has_related };
+                            .has_related = item->has_related,
+                            .start_at_ms = item->start_at_ms };
     row.namespace_ = mem_strdup(item->namespace_);
     row.definition = mem_strdup(item->definition);
     row.saga_id = mem_strdup(item->start.saga_id);
@@ -351,6 +352,13 @@ static int core_apply_verb(struct saga *saga, const struct engine_verb *verb, in
         return saga_on_suspend(saga, verb->actor, verb->reason, now, ret, ret_verdict, err);
     case ENGINE_VERB_RESUME:
         return saga_on_resume(saga, verb->actor, verb->reason, now, ret, ret_verdict, err);
+    case ENGINE_VERB_SIGNAL: {
+        struct signal signal = { .name = verb->signal,
+                                 .id = verb->signal_id,
+                                 .payload = verb->output,
+                                 .actor = verb->actor };
+        return saga_on_signal(saga, &signal, now, ret, ret_verdict, err);
+    }
     case ENGINE_VERB_WAIT:
         break;
     }

@@ -15,9 +15,11 @@ _Static_assert((int)OUTCOME_UNKNOWN == (int)SAGA__V1__OUTCOME__OUTCOME_UNKNOWN, 
 _Static_assert((int)OUTCOME_STILL_UNKNOWN == (int)SAGA__V1__OUTCOME__OUTCOME_STILL_UNKNOWN,
                "order");
 _Static_assert((int)PARK_SUSPENDED == (int)SAGA__V1__PARK_REASON__PARK_REASON_SUSPENDED, "order");
-_Static_assert((int)STEP_DELAYED + 1 == (int)SAGA__V1__STEP_STATE__STEP_STATE_DELAYED, "order");
-_Static_assert((int)WAIT_DELAY == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_DELAY, "order");
-_Static_assert((int)ENTRY_PENDING + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_PENDING, "order");
+_Static_assert((int)STEP_WAITING_FOR_SIGNAL + 1 ==
+                   (int)SAGA__V1__STEP_STATE__STEP_STATE_WAITING_FOR_SIGNAL,
+               "order");
+_Static_assert((int)WAIT_SIGNAL == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_SIGNAL, "order");
+_Static_assert((int)ENTRY_RECEIVE + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_RECEIVE, "order");
 _Static_assert((int)EFFECT_AT_MOST_ONCE + 1 == (int)SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE, "order");
 
 Saga__V1__SagaState saga_state_to_message(enum saga_state state)
@@ -156,6 +158,7 @@ static int fill_from_row(struct arena *arena, const struct saga_row *row,
     message->update_time = time_message(arena, row->updated_at_ms);
     message->deadline_time = time_message(arena, row->deadline_at_ms);
     message->end_time = time_message(arena, row->ended_at_ms);
+    message->start_at_time = time_message(arena, row->start_at_ms);
     if (row->has_related)
         message->related_saga = uuid_message(arena, &row->related);
     if (row->state == SAGA_PARKED) {
@@ -332,6 +335,7 @@ static int add_waiting(struct arena *arena, const struct saga *saga, int64_t now
         waiting->operation = operation_to_message(view.operation);
     waiting->handler = text(view.handler);
     waiting->worker = text(view.worker);
+    waiting->signal = text(view.signal);
     waiting->since_time = time_message(arena, view.since_ms);
     waiting->until_time = time_message(arena, view.until_ms);
     message->waiting = waiting;
@@ -372,8 +376,11 @@ int saga_to_message(struct arena *arena, const struct saga *saga, bool full, int
     return 0;
 }
 
-static const char *reason_of(const struct journal_entry *entry)
+static const char *reason_of(const struct definition *definition, const struct journal_entry *entry)
 {
+    bool has_step = entry->step >= 0 && (size_t)entry->step < definition->step_count;
+    if (entry->kind == ENTRY_SIGNAL && has_step)
+        return definition->steps[entry->step].signal;
     if (entry_has_cause(entry->kind))
         return cause_name((enum cause)entry->reason);
     if (entry->kind == ENTRY_PARK)
@@ -404,9 +411,10 @@ int journal_entry_to_message(struct arena *arena, const struct definition *defin
     message->retry_time = time_message(arena, entry->retry_at_ms);
     message->output = binary(&entry->output);
     message->error = error_message(arena, entry->error_code, entry->error_message);
-    message->reason = text(reason_of(entry));
+    message->reason = text(reason_of(definition, entry));
     message->about = entry->about;
     message->actor = entry->actor;
+    message->signal_id = entry->signal_id;
     if (arena->oom)
         return err_set(err, ERR_NOMEM, "journal entry");
     *ret = message;

@@ -38,7 +38,8 @@ static const char *verb_name(enum engine_verb_kind verb)
         [ENGINE_VERB_CANCEL] = "cancel",   [ENGINE_VERB_RETRY] = "retry",
         [ENGINE_VERB_RESOLVE] = "resolve", [ENGINE_VERB_SKIP] = "skip",
         [ENGINE_VERB_ABANDON] = "abandon", [ENGINE_VERB_SUSPEND] = "suspend",
-        [ENGINE_VERB_RESUME] = "resume",   [ENGINE_VERB_WAIT] = "wait",
+        [ENGINE_VERB_RESUME] = "resume",   [ENGINE_VERB_SIGNAL] = "signal",
+        [ENGINE_VERB_WAIT] = "wait",
     };
     return names[verb];
 }

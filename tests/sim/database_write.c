@@ -261,7 +261,8 @@ static void stmt_start(struct world *world, struct request *request, int64_t now
     struct db_saga *saga = &database->sagas[database->saga_count++];
     saga->row = rows_row(world, row);
     saga->row.started_at_ms = saga->row.updated_at_ms = now_ms;
-    saga->row.deadline_at_ms = request->deadline_ms > 0 ? now_ms + request->deadline_ms : 0;
+    int64_t start_at_ms = row->start_at_ms > now_ms ? row->start_at_ms : now_ms;
+    saga->row.deadline_at_ms = request->deadline_ms > 0 ? start_at_ms + request->deadline_ms : 0;
     saga->owner = request->node_name;
     if (request->transition.append_seq)
         (void)insert(world, saga, request, 0, now_ms); /* the first of its journal */

@@ -285,6 +285,8 @@ static bool is_so(const struct world *world, const struct engine_verb *verb,
         return has_entry(saga, ENTRY_RESUME, reason) ||
                was(saga, invoked_ms, SAGA_RUNNING, SAGA_RUNNING) ||
                was(saga, invoked_ms, SAGA_COMPENSATING, SAGA_COMPENSATING);
+    case ENGINE_VERB_SIGNAL:
+        return has_entry(saga, ENTRY_SIGNAL, reason);
     case ENGINE_VERB_WAIT:
         break;
     }

@@ -47,6 +47,7 @@ struct journal_entry rows_entry(struct world *world, const struct journal_entry 
     copy.error_code = rows_text(world, entry->error_code);
     copy.error_message = rows_text(world, entry->error_message);
     copy.actor = rows_text(world, entry->actor);
+    copy.signal_id = rows_text(world, entry->signal_id);
     copy.output = rows_bytes(world, &entry->output);
     return copy;
 }

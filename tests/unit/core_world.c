@@ -105,13 +105,12 @@ void world_make_wait(struct world *world, size_t step, int64_t timeout_ms,
     struct step_rule *rule = &world->definition->steps[step];
     char name[64];
     (void)snprintf(name, sizeof name, "s_%s", rule->name);
-    rule->signal = mem_calloc(1, sizeof *rule->signal);
-    assert_non_null(rule->signal);
-    rule->signal->name = copy_text(name);
+    rule->signal = copy_text(name);
     mem_free(rule->action.handler);
-    rule->action = default_rule("");
-    rule->action.start_timeout_ms = timeout_ms;
-    rule->action.on_exhausted = on_exhausted;
+    rule->action = (struct operation_rule){ .handler = copy_text(""),
+                                            .effect = EFFECT_IDEMPOTENT,
+                                            .start_timeout_ms = timeout_ms,
+                                            .on_exhausted = on_exhausted };
     rule->has_compensation = rule->guarded = false;
     mem_free(rule->compensation.handler);
     rule->compensation = (struct operation_rule){ 0 };
@@ -130,9 +129,9 @@ void world_start(struct world *world)
     world->row = copy_row(saga_row(world->saga));
     world->row.started_at_ms = world->row.updated_at_ms = world->now_ms;
     if (world->definition->deadline_ms)
-        world->row.deadline_at_ms = world->definition->deadline_ms +
-                                    (world->start_at_ms > world->now_ms ? world->start_at_ms
-                                                                        : world->now_ms);
+        world->row.deadline_at_ms =
+            world->definition->deadline_ms +
+            (world->start_at_ms > world->now_ms ? world->start_at_ms : world->now_ms);
     world->transition = (struct transition){ 0 };
     world_commit(world);
 }
@@ -626,10 +625,9 @@ int world_resume(struct world *world)
 
 int world_signal(struct world *world, const char *name, const char *id, const char *payload)
 {
-    struct signal signal = { .name = name,
-                             .id = id,
-                             .payload = { (uint8_t *)payload, strlen(payload) },
-                             .actor = "bank" };
+    struct signal signal = {
+        .name = name, .id = id, .payload = { (uint8_t *)payload, strlen(payload) }, .actor = "bank"
+    };
     int rc = saga_on_signal(world->saga, &signal, estimate(world), &world->transition,
                             &world->verdict, &world->err);
     if (!rc && world->verdict == VERDICT_ACCEPTED)

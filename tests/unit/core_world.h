@@ -37,7 +37,8 @@ struct world {
 void world_open(struct world *world, size_t steps);
 /* Gives the operation a probe with defaults, handler "order.a.probe"; borrowed. */
 struct operation_rule *world_add_probe(struct world *world, size_t step, enum operation operation);
-/* The step has no action any more, but waits for the signal "s_<its name>". timeout_ms 0: for ever. */
+/* The step has no action any more, but waits for the signal "s_<its name>". timeout_ms 0: for ever.
+ */
 void world_make_wait(struct world *world, size_t step, int64_t timeout_ms,
                      enum on_exhausted on_exhausted);
 /* Commits the start. */

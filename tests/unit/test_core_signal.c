@@ -391,32 +391,6 @@ static void test_a_saga_that_only_waits(void **state)
     world_close(&world);
 }
 
-/* A delayed wait receives when the delay is over, and its time-out counts from then. */
-static void test_a_delayed_wait(void **state)
-{
-    (void)state;
-    for (int comes = 0; comes <= 1; comes++) {
-        struct world world;
-        open_wait(&world, 1000, ON_EXHAUSTED_PARK);
-        world.definition->steps[CALLBACK].delay_ms = 5000;
-        world_start(&world);
-        (void)world_run(&world, OUTCOME_DONE);
-        world_assert_step(&world, CALLBACK, "DELAYED");
-        world_assert_waits(&world, WAIT_DELAY, world.now_ms + 5000);
-        if (comes)
-            assert_int_equal(world_signal(&world, "s_b", "1", "paid"), 0);
-        world_assert_step(&world, CALLBACK, "DELAYED");
-        assert_int_equal(saga_due_at(world.saga), world.now_ms + (comes ? 5000 : 6000));
-        world_pass(&world, 4999);
-        assert_int_equal(world_time(&world), VERDICT_NOTHING);
-        world_pass(&world, comes ? 1 : 1001);
-        assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
-        world_assert_state(&world, comes ? "RUNNING" : "PARKED in RUNNING: RETRIES_EXHAUSTED");
-        world_assert_step(&world, CALLBACK, comes ? "DONE" : "EXHAUSTED");
-        world_close(&world);
-    }
-}
-
 /* What another node recorded with an outdated copy: the finish alone, and time does the rest. */
 static void test_a_turn_that_another_node_made(void **state)
 {
@@ -618,7 +592,6 @@ int main(void)
         cmocka_unit_test(test_a_time_out_beside_a_live_lease),
         cmocka_unit_test(test_many_kept_signals_in_a_row),
         cmocka_unit_test(test_a_saga_that_only_waits),
-        cmocka_unit_test(test_a_delayed_wait),
         cmocka_unit_test(test_a_turn_that_another_node_made),
         cmocka_unit_test(test_while_the_pivot_is_under_way),
         cmocka_unit_test(test_a_full_journal),

@@ -542,6 +542,7 @@ static void random_wait(struct world *world, struct rng *rng, size_t step)
     world_make_wait(world, step, chance(rng, 60) ? 1000 + (int64_t)rng_below(rng, 60000) : 0,
                     (enum on_exhausted)rng_below(rng, ON_EXHAUSTED_COUNT));
     rule->settle_ms = -1;
+    rule->delay_ms = 0;
 }
 
 static void random_definition(struct world *world, struct rng *rng)
