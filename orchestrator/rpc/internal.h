@@ -107,6 +107,7 @@ void saga_list_journal(struct call *call);
 void saga_list(struct call *call);
 void saga_wait(struct call *call);
 void saga_cancel(struct call *call);
+void saga_signal(struct call *call);
 void operator_retry_step(struct call *call);
 void operator_resolve_step(struct call *call);
 void operator_skip_compensation(struct call *call);

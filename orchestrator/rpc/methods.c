@@ -21,6 +21,8 @@ static const struct method methods[] = {
       &saga__v1__wait_saga_request__descriptor, saga_wait, false },
     { "/saga.v1.SagaService/CancelSaga", METHOD_UNARY,
       &saga__v1__cancel_saga_request__descriptor, saga_cancel, false },
+    { "/saga.v1.SagaService/SignalSaga", METHOD_UNARY,
+      &saga__v1__signal_saga_request__descriptor, saga_signal, false },
     { "/saga.v1.DefinitionService/RegisterDefinition", METHOD_UNARY,
       &saga__v1__register_definition_request__descriptor, definition_register, false },
     { "/saga.v1.DefinitionService/GetDefinition", METHOD_UNARY,

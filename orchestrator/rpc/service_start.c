@@ -1,10 +1,12 @@
 /* StartSaga and BatchStartSagas. */
 #include "rpc/request.h"
 
+#include "base/clock.h"
 #include "core/limits.h"
 #include "wire/labels.h"
 #include "wire/saga_codec.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +36,21 @@ static int read_labels(const Saga__V1__StartSagaRequest *request, char **ret, st
     return labels_to_json(labels, request->n_labels, ret, err);
 }
 
+/* In the past, it is at once; but it is told as it was asked for. */
+static int read_start_at(const Google__Protobuf__Timestamp *message, int64_t *ret, struct err *err)
+{
+    if (!message)
+        return 0;
+    int64_t at_ms = message->seconds * 1000 + (message->nanos + 999999) / 1000000;
+    int64_t ahead_ms = at_ms - clock_wall_ms(&clock_system);
+    if (ahead_ms > LIMIT_START_AT_MS)
+        return err_field(err, "start_at",
+                         "start_at: must be at most 366 days ahead, is %" PRId64 " days",
+                         ahead_ms / (24 * 3600 * INT64_C(1000)));
+    *ret = at_ms > 0 ? at_ms : 0;
+    return 0;
+}
+
 static int read_item(const Saga__V1__StartSagaRequest *request, struct start_item *ret,
                      struct err *err)
 {
@@ -53,6 +70,8 @@ static int read_item(const Saga__V1__StartSagaRequest *request, struct start_ite
                        LIMIT_PAYLOAD_BYTES);
     if (!rc && *request->related_saga && !uuid_parse(request->related_saga, &item.related))
         rc = err_field(err, "related_saga", "related_saga: is not a UUID");
+    if (!rc)
+        rc = read_start_at(request->start_at, &item.start_at_ms, err);
     if (rc)
         return rc;
     item.has_related = *request->related_saga != '\0';

@@ -211,6 +211,7 @@ int decode_saga(const PGresult *result, int row, struct saga_row *ret, struct er
     saga.updated_at_ms = columns_time_ms(&columns);
     saga.deadline_at_ms = columns_time_ms(&columns);
     saga.ended_at_ms = columns_time_ms(&columns);
+    saga.start_at_ms = columns_time_ms(&columns);
     saga.labels = columns_text(&columns);
     saga.input = columns_bytes(&columns);
     if (columns.failed) {
@@ -294,6 +295,7 @@ int decode_entry(const PGresult *result, int row, const struct uuid *uid, struct
     entry.reason = columns_reason(&columns, entry.kind);
     entry.about = is_null(&columns) ? (columns.at++, 0) : columns_int8(&columns);
     entry.actor = columns_text(&columns);
+    entry.signal_id = columns_text(&columns);
     if (columns.failed) {
         journal_entry_done(&entry);
         return (int)err->code;

@@ -8,11 +8,11 @@
     "s.owner, s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.state,"       \
     " s.phase, s.doubt, s.park_reason, s.park_step_index, s.park_code, s.park_message, "           \
     "s.related_saga,"                                                                              \
-    " s.started_at, s.updated_at, s.deadline_at, s.ended_at, s.labels::text"
+    " s.started_at, s.updated_at, s.deadline_at, s.ended_at, s.start_at, s.labels::text"
 #define ENTRY_COLUMNS                                                                              \
     "j.seq, j.fence, j.kind, j.step_index, j.operation, j.try, j.worker, j.leased_at,"             \
     " j.attempt_until, j.lease_until, j.outcome, j.finished_at, j.retry_at, j.output,"             \
-    " j.error_code, j.error_message, j.reason, j.about, j.actor"
+    " j.error_code, j.error_message, j.reason, j.about, j.actor, j.signal_id"
 /* The same list as in the predicates of the indexes saga_owner, saga_wake and saga_waiting. */
 #define OPEN_STATES "s.state IN ('RUNNING', 'COMPENSATING', 'PARKED')"
 /* The same where the key finds the row; said so that no plan goes over those indexes instead. */
@@ -110,26 +110,28 @@
     OID_UUID_ARRAY, OID_BOOL_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY,                \
         OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_INT4_ARRAY, OID_TEXT_ARRAY,            \
         OID_TEXT_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,           \
-        OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY
+        OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY,            \
+        OID_INT8_ARRAY
 /* clang-format off */
 #define ENTRY_ROWS \
     U(22, uid) ", " U(23, head) ", " U(24, seq) ", " U(25, fence) ", " U(26, kind) \
     ", " U(27, step) ", " U(28, step_index) ", " U(29, operation) ", " U(30, try) \
     ", " U(31, worker) ", " U(32, outcome) ", " U(33, output) ", " U(34, error_code) \
     ", " U(35, error_message) ", " U(36, reason) ", " U(37, about) ", " U(38, actor) \
-    ", " U(39, lease_ms) ", " U(40, attempt_ms) ", " U(41, send_before_ms)
+    ", " U(39, signal_id) ", " U(40, lease_ms) ", " U(41, attempt_ms) ", " U(42, send_before_ms)
 /* clang-format on */
 #define ENTRY_INSERT                                                                               \
     " INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"   \
     " worker, leased_at, attempt_until, lease_until, outcome, finished_at, output, error_code,"    \
-    " error_message, reason, about, actor)"
+    " error_message, reason, about, actor, signal_id)"
 #define ENTRY_VALUES                                                                               \
     "e.uid, e.seq, e.fence, e.kind, e.step, e.step_index, e.operation, e.try, e.worker,"           \
     " CASE WHEN e.lease_ms IS NOT NULL THEN now() END," LEASE_TIMES(                               \
         "e") ", e.outcome,"                                                                        \
              " CASE WHEN e.lease_ms IS NULL THEN now() END, e.output, e.error_code, "              \
              "e.error_message,"                                                                    \
-             " e.reason, e.about, CASE WHEN e.lease_ms IS NULL THEN e.actor ELSE $42 END"
+             " e.reason, e.about, CASE WHEN e.lease_ms IS NULL THEN e.actor ELSE $43 END,"         \
+             " e.signal_id"
 
 /* clang-format off */
 #define START_ROWS \
@@ -137,7 +139,8 @@
     ", " U(6, run) ", " U(7, input_digest) ", " U(8, revision) ", " U(9, input) \
     ", " U(10, labels) ", " U(11, deadline_ms) ", " U(12, related) ", " U(13, fence) \
     ", " U(14, step) ", " U(15, step_index) ", " U(16, operation) ", " U(17, worker) \
-    ", " U(18, lease_ms) ", " U(19, attempt_ms) ", NULL::int8 AS send_before_ms"
+    ", " U(18, lease_ms) ", " U(19, attempt_ms) ", NULL::int8 AS send_before_ms" \
+    ", timestamptz 'epoch' + unnest($20) * interval '1 millisecond' AS start_at"
 /* clang-format on */
 
 const struct stmt stmts[STMT_COUNT] = {
@@ -147,11 +150,12 @@ const struct stmt stmts[STMT_COUNT] = {
      * the saga, or came first and the start finds nothing. Keys in their own order: two nodes with
      * the same keys in other sagas wait for each other, never in a circle. `(.. IN ..) IS TRUE`
      * keeps that a hashed look-up: as a join it would be a nested loop over the whole batch. */
-    [STMT_START] = { "start", 21,
+    [STMT_START] = { "start", 22,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,
           OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY,
           OID_INT8_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY,
-          OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT, OID_TEXT },
+          OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT,
+          OID_TEXT },
         "WITH u AS MATERIALIZED (SELECT " START_ROWS "),"
         " r AS MATERIALIZED (SELECT o.namespace, o.name, o.revision FROM (SELECT DISTINCT"
         " u.namespace, u.definition, u.revision FROM u) d JOIN definition_revision o"
@@ -164,13 +168,14 @@ const struct stmt stmts[STMT_COUNT] = {
         " ON CONFLICT DO NOTHING RETURNING saga_uid),"
         " s AS (INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run,"
         " state, phase, owner, input, labels, doubt, started_at, updated_at, deadline_at,"
-        " related_saga) SELECT u.shard, u.uid, u.namespace, u.definition, u.revision, u.saga_id,"
-        " u.run, 'RUNNING', 'RUNNING', $21, u.input, u.labels::jsonb, false, now(), now(),"
-        " now() + u.deadline_ms * interval '1 millisecond', u.related FROM u"
+        " start_at, related_saga) SELECT u.shard, u.uid, u.namespace, u.definition, u.revision, u.saga_id,"
+        " u.run, 'RUNNING', 'RUNNING', $22, u.input, u.labels::jsonb, false, now(), now(),"
+        " greatest(now(), u.start_at) + u.deadline_ms * interval '1 millisecond', u.start_at,"
+        " u.related FROM u"
         " WHERE (u.uid IN (SELECT k.saga_uid FROM k)) IS TRUE RETURNING saga_uid),"
         " j AS (INSERT INTO journal " GRANT_COLUMNS
         " SELECT u.shard, u.uid, 1, u.fence, 'LEASE', u.step, u.step_index, u.operation, 1,"
-        " u.worker, now()," LEASE_TIMES("u") ", $20 FROM u"
+        " u.worker, now()," LEASE_TIMES("u") ", $21 FROM u"
         " WHERE u.lease_ms IS NOT NULL AND (u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE)"
         " SELECT s.saga_uid, 1::bigint, now() FROM s" },
 
@@ -212,7 +217,7 @@ const struct stmt stmts[STMT_COUNT] = {
      * finishes, inserts its first entry against the key, and only then, FROM that, the further
      * entries, the outcome and the row. All of it or nothing. Who changes the state owns the saga:
      * it may have been let go or adopted meanwhile, and must not be without an owner now. */
-    [STMT_PHASE] = { "phase", 43, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT, OID_TEXT },
+    [STMT_PHASE] = { "phase", 44, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT, OID_TEXT },
         "WITH u AS MATERIALIZED (SELECT " FINISH_ROWS ", " ROW_ROWS "),"
         " e AS MATERIALIZED (SELECT " ENTRY_ROWS "),"
         " s AS MATERIALIZED (SELECT u.* FROM u JOIN saga s ON s.shard = u.shard"
@@ -229,7 +234,7 @@ const struct stmt stmts[STMT_COUNT] = {
         " FROM h JOIN e ON e.uid = h.saga_uid WHERE NOT e.head),"
         " d AS MATERIALIZED (SELECT u.* FROM h JOIN u ON u.uid = h.saga_uid),"
         " f AS (UPDATE journal e" FINISH_SET " FROM d u" FINISH_WHERE "),"
-        " g AS (UPDATE saga s" ROW_SET("d") ", owner = $43, wake_at = NULL, waiting_handler = NULL"
+        " g AS (UPDATE saga s" ROW_SET("d") ", owner = $44, wake_at = NULL, waiting_handler = NULL"
         " FROM d" ROW_WHERE("d") ROW_RETURNING ", d.ends),"
         " k AS (" KEY_END ")"
         " SELECT h.saga_uid, h.seq, now() FROM h" },

@@ -25,7 +25,7 @@ enum { /* types of parameters (pg_type) */
        OID_INT8_ARRAY = 1016,
        OID_UUID_ARRAY = 2951,
 };
-enum { STMT_PARAMS_MAX = 43 };
+enum { STMT_PARAMS_MAX = 44 };
 
 struct stmt {
     const char *name;

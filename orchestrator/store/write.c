@@ -208,6 +208,7 @@ static void put_entry(struct params *params, const struct store_op *op, const st
     else
         params_null(params);
     params_text(params, entry->actor);
+    params_text(params, entry->signal_id);
     if (lease) {
         params_int8(params, op->transition->lease_ms);
         params_int8(params, op->transition->attempt_timeout_ms);
@@ -215,6 +216,23 @@ static void put_entry(struct params *params, const struct store_op *op, const st
     } else {
         put_null(params, 3);
     }
+}
+
+/* Of a start; NULL without one. */
+static void put_first_lease(struct params *params, const struct store_op *op)
+{
+    if (!op->transition->append_seq) {
+        put_null(params, 7);
+        return;
+    }
+    const struct journal_entry *entry = appended(op, 0);
+    params_int8(params, entry->fence);
+    params_text(params, step_name(op->saga, entry->step));
+    params_int2(params, entry->step);
+    params_text(params, operation_name(entry->operation));
+    params_text(params, entry->worker);
+    params_int8(params, op->transition->lease_ms);
+    params_int8(params, op->transition->attempt_timeout_ms);
 }
 
 static void put_start(struct params *params, const struct store_op *op, const struct uuid *uid)
@@ -238,18 +256,11 @@ static void put_start(struct params *params, const struct store_op *op, const st
         params_uuid(params, &row->related);
     else
         params_null(params);
-    if (!op->transition->append_seq) {
-        put_null(params, 7);
-        return;
-    }
-    const struct journal_entry *entry = appended(op, 0);
-    params_int8(params, entry->fence);
-    params_text(params, step_name(op->saga, entry->step));
-    params_int2(params, entry->step);
-    params_text(params, operation_name(entry->operation));
-    params_text(params, entry->worker);
-    params_int8(params, op->transition->lease_ms);
-    params_int8(params, op->transition->attempt_timeout_ms);
+    put_first_lease(params, op);
+    if (row->start_at_ms)
+        params_int8(params, row->start_at_ms);
+    else
+        params_null(params);
 }
 
 static void put_late(struct params *params, const struct store_op *op, const struct uuid *uid)
