@@ -437,6 +437,14 @@ int definition_step_find(const struct definition *definition, const char *name)
     return -1;
 }
 
+int definition_wait_find(const struct definition *definition, const char *signal)
+{
+    for (size_t i = 0; i < definition->step_count; i++)
+        if (definition->steps[i].signal && strcmp(definition->steps[i].signal, signal) == 0)
+            return (int)i;
+    return -1;
+}
+
 struct definition *definition_new(size_t steps)
 {
     struct definition *definition = mem_calloc(1, sizeof *definition);

@@ -107,6 +107,8 @@ size_t definition_check(const struct definition *definition, definition_fault_fn
 
 /* -1 when there is no such step. */
 int definition_step_find(const struct definition *definition, const char *name);
+/* The step that waits for the signal; -1: none does. */
+int definition_wait_find(const struct definition *definition, const char *signal);
 /* operation: ACTION or COMPENSATION; its probe hangs on it. */
 static inline const struct operation_rule *definition_rule(const struct definition *definition,
                                                            size_t step, enum operation operation)

@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-static int find_wait(const struct definition *definition, const char *name)
-{
-    for (size_t i = 0; i < definition->step_count; i++)
-        if (definition->steps[i].signal && strcmp(definition->steps[i].signal, name) == 0)
-            return (int)i;
-    return -1;
-}
-
 /* Of a signal that was not taken yet. */
 static int check_state(const struct saga *saga, size_t step, struct err *err)
 {
@@ -48,7 +40,7 @@ static int keep(struct change *change, int step, const struct signal *signal)
 int saga_on_signal(struct saga *saga, const struct signal *signal, int64_t now_ms,
                    struct transition *ret, enum verdict *ret_verdict, struct err *err)
 {
-    int step = find_wait(saga->definition, signal->name);
+    int step = definition_wait_find(saga->definition, signal->name);
     if (step < 0)
         return err_field(err, "signal", "no step of definition \"%s\" waits for signal \"%.64s\"",
                          saga->definition->name, signal->name);

@@ -291,6 +291,8 @@ MUST_USE int payload_check_start(struct start_item *item, const struct definitio
 /* An output that is no message of the declared type: the worker did something, and what nobody can
  * read is no answer. The report then counts as UNKNOWN, which has its declared way out. */
 void payload_check_report(const struct saga *saga, struct worker_report *work);
+MUST_USE int payload_check_signal(const struct saga *saga, const struct engine_verb *verb,
+                                  struct err *err);
 /* The output is that of the operation that is named, or else of the one that the saga is at. */
 MUST_USE int payload_check_resolve(const struct saga *saga, const struct engine_verb *verb,
                                    struct err *err);

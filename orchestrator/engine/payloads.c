@@ -47,6 +47,16 @@ void payload_check_report(const struct saga *saga, struct worker_report *work)
                                .error_message = work->problem };
 }
 
+int payload_check_signal(const struct saga *saga, const struct engine_verb *verb, struct err *err)
+{
+    const struct definition *definition = saga_definition(saga);
+    int step = definition_wait_find(definition, verb->signal);
+    if (!definition->types || step < 0) /* such a signal is refused by the core */
+        return 0;
+    return definition->types->ops->output(definition, (size_t)step, OPERATION_ACTION, &verb->output,
+                                          err);
+}
+
 int payload_check_resolve(const struct saga *saga, const struct engine_verb *verb, struct err *err)
 {
     const struct definition *definition = saga_definition(saga);

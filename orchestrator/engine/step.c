@@ -353,6 +353,9 @@ static int core_apply_verb(struct saga *saga, const struct engine_verb *verb, in
     case ENGINE_VERB_RESUME:
         return saga_on_resume(saga, verb->actor, verb->reason, now, ret, ret_verdict, err);
     case ENGINE_VERB_SIGNAL: {
+        int rc = payload_check_signal(saga, verb, err);
+        if (rc)
+            return rc;
         struct signal signal = { .name = verb->signal,
                                  .id = verb->signal_id,
                                  .payload = verb->output,

@@ -167,7 +167,7 @@ static int types_output(const struct definition *definition, size_t step, enum o
     const struct schema_message *type =
         types_of(definition)->outputs[step][operation == OPERATION_COMPENSATION];
     int rc = type ? payload_check(type, output->data, output->size, err) : 0;
-    return rc ? place_in("output", rc, err) : 0;
+    return rc ? place_in(definition->steps[step].signal ? "payload" : "output", rc, err) : 0;
 }
 
 static int types_fill(const struct definition *definition, const char *text,
