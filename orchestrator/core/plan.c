@@ -285,10 +285,9 @@ int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq)
     for (int64_t seq = saga->resumed_seq; seq > since_seq; seq--) {
         const struct journal_entry *entry = &saga_slot(saga, seq)->entry;
         /* Before it was to begin nothing was lost. */
+        int64_t from_ms = larger(finished_at(saga, entry->about), saga->row.start_at_ms);
         if (entry->kind == ENTRY_RESUME && entry->about)
-            sum += larger(entry->finished_at_ms -
-                              larger(finished_at(saga, entry->about), saga->row.start_at_ms),
-                          0);
+            sum += larger(entry->finished_at_ms - from_ms, 0);
     }
     return sum;
 }
