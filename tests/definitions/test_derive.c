@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/rng.h"
 #include "schema/derive_internal.h"
+#include "wire/definition_codec.h"
 #include "wire/json.h"
 #include "wire/validate.h"
 
@@ -322,6 +323,54 @@ static void test_faults_are_placed(void **state)
     assert_placed(GOLDEN "/every_option.proto", "every.v1.EveryOption", every, ARRAY_LEN(every));
 }
 
+/* ---- Zeros ----------------------------------------------------------------------------------- */
+
+struct zeros {
+    const struct derived *derived;
+    struct buf told;
+};
+
+static void tell_place(void *ctx, const char *path, const char *text)
+{
+    struct zeros *zeros = ctx;
+    char place[256];
+    schema_fault_place(zeros->derived, path, place, sizeof place);
+    tell(&zeros->told, place, text);
+}
+
+/* What is not given is the saga's default, or that of all sagas; what is given as zero is that, and
+ * refused where it cannot be. */
+static void test_b3_an_explicit_zero_is_told_apart_from_an_option_not_given(void **state)
+{
+    (void)state;
+    CLEANUP(schema_free_p) struct schema *schema = compile(GOLDEN "/check/zero.proto");
+    CLEANUP(arena_done_p) struct arena arena = { 0 };
+    CLEANUP(buf_done_p) struct buf faults = { 0 };
+    struct derived derived = { 0 };
+    assert_int_equal(derive(schema, find_saga(schema), &arena, &derived, &faults), 0);
+    const Saga__V1__Step *absent = derived.definition->steps[0];
+    const Saga__V1__Step *zero = derived.definition->steps[1];
+    assert_int_equal(absent->action->retry->max_attempts, 5);
+    assert_int_equal(absent->action->lost_leases_max, 4);
+    assert_true(!absent->action->retry->for_ && !absent->settle_time);
+    assert_int_not_equal(zero->action->retry->_max_attempts_case, 0);
+    assert_int_equal(zero->action->retry->max_attempts, 0);
+    assert_int_not_equal(zero->action->_lost_leases_max_case, 0);
+    assert_int_equal(zero->action->lost_leases_max, 0);
+    assert_true(zero->action->retry->for_ && zero->settle_time);
+
+    struct zeros zeros = { .derived = &derived };
+    struct definition *definition = NULL;
+    struct err err;
+    size_t count = 0;
+    ASSERT_OK(
+        definition_from_message(derived.definition, tell_place, &zeros, &definition, &count, &err),
+        &err);
+    assert_int_not_equal(count, 0);
+    assert_as_in(GOLDEN "/check/zero.faults", buf_cstr(&zeros.told));
+    buf_done(&zeros.told);
+}
+
 /* ---- Hostile and exhausted ------------------------------------------------------------------- */
 
 /* The service with other options of one of its rpcs. */
@@ -529,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_services_become_definitions_or_faults),
         cmocka_unit_test(test_definitions_are_checked_by_their_types),
         cmocka_unit_test(test_faults_are_placed),
+        cmocka_unit_test(test_b3_an_explicit_zero_is_told_apart_from_an_option_not_given),
         cmocka_unit_test(test_what_the_server_does_not_know_is_refused),
         cmocka_unit_test(test_changed_options_are_survived),
         cmocka_unit_test(test_changed_definitions_are_survived),
