@@ -64,8 +64,10 @@ static void write_about(const Saga__V1__JournalEntry *entry, const char *outcome
         buf_printf(out, "%sof entry %" PRId64 ": %s", out->size ? " " : "", entry->about, outcome);
 }
 
-/* "DONE", "REFUSED", "of entry 4: DONE", "the probe at #7 said DONE", "open, lease until ...". */
-static void write_result(const Saga__V1__JournalEntry *entry, int64_t now_ms, struct buf *out)
+/* With the payload behind it, "" if there is none. "DONE", "REFUSED", "of entry 4: DONE", "the
+ * probe at #7 said DONE", "open, lease until ...". */
+static void write_result(const Saga__V1__JournalEntry *entry, const char *payload, int64_t now_ms,
+                         struct buf *out)
 {
     const char *outcome = name_outcome(entry->outcome);
     const char *words = decision_words(entry->kind);
@@ -98,6 +100,8 @@ static void write_result(const Saga__V1__JournalEntry *entry, int64_t now_ms, st
         const char *code = strcmp(error->code, entry->reason) == 0 ? "" : error->code;
         buf_printf(out, " %s%s%s", code, *code && *error->message ? ": " : "", error->message);
     }
+    if (*payload)
+        add_words(out, payload);
     if (*entry->actor && lease) /* a node, not a person */
         buf_printf(out, ", granted by %s", entry->actor);
 }
@@ -107,18 +111,17 @@ static void add_row(struct history *history, const Saga__V1__JournalEntry *entry
     CLEANUP(buf_done) struct buf time = { 0 };
     CLEANUP(buf_done) struct buf result = { 0 };
     CLEANUP(buf_done) struct buf took = { 0 };
+    CLEANUP(buf_done) struct buf payload = { 0 };
     struct table *table = &history->table;
     struct revision_type type = revision_types_entry(history->types, &history->journal, entry);
     screen_time(&time, entry->lease_time ? entry->lease_time : entry->finish_time, history->now_ms);
     if (entry->lease_time && entry->finish_time)
         buf_printf(&took, "%" PRId64 " ms",
                    screen_time_ms(entry->finish_time) - screen_time_ms(entry->lease_time));
-    write_result(entry, history->now_ms, &result);
-    if (entry->output.len) {
-        add_words(&result, "");
+    if (entry->output.len)
         history->cut |= revision_types_write(history->types, type, &entry->output,
-                                             history->payload_max, &result);
-    }
+                                             history->payload_max, &payload);
+    write_result(entry, buf_cstr(&payload), history->now_ms, &result);
     table_cellf(table, "%" PRId64, entry->seq);
     table_cell(table, buf_cstr(&time), STYLE_PLAIN);
     table_cell(table, name_entry_kind(entry->kind), STYLE_PLAIN);
@@ -131,7 +134,7 @@ static void add_row(struct history *history, const Saga__V1__JournalEntry *entry
     table_cell(table, entry->worker, STYLE_PLAIN);
     table_cell(table, buf_cstr(&took), STYLE_PLAIN);
     table_cell(table, buf_cstr(&result), STYLE_PLAIN);
-    table->failed |= result.failed;
+    table->failed |= result.failed || payload.failed;
 }
 
 /* A page behind those that are there. */

@@ -1,4 +1,5 @@
-/* A worker whose handlers do what the saga's input says, one line for each call that is not plain:
+/* A worker whose handlers do what their request says, which is the saga's input, one line for each
+ * call that is not plain:
  *
  *   STEP OPERATION TRY WORD...      e.g. "ledger A 1 sleep=200 retry code=BUSY"
  *
@@ -318,7 +319,7 @@ static int do_outcome(struct call *call, const char *word)
 /* The words behind the first line that fits; false: none does. */
 static bool find_line(const struct call *call, char ret_words[LINE_MAX_BYTES])
 {
-    struct saga_bytes input = saga_task_input(call->task);
+    struct saga_bytes input = saga_task_request(call->task);
     const char *text = (const char *)input.data;
     for (size_t at = 0; at < input.size;) {
         const char *end = memchr(text + at, '\n', input.size - at);
