@@ -144,7 +144,7 @@ static int register_add(struct store_reader *reader, struct registration *regist
                         struct err *err)
 {
     const struct store_register *what = registration->what;
-    int32_t revision;
+    int32_t revision = 0;
     if (next_revision(reader, what, &revision, err) != 0)
         return (int)err->code;
     struct params *params = start_named(reader, READ_REGISTER_ADD, what->namespace_, what->name);
