@@ -135,7 +135,8 @@ static void take_start(struct engine_start *start)
     FUZZ_CHECK(start->count >= 1 && start->count <= LIMIT_BATCH_STARTS);
     for (size_t i = 0; i < start->count; i++) {
         struct start_item *item = &start->items[i];
-        check_identity(item->namespace_, item->definition, item->saga_id);
+        /* absent: the definition makes it of the input */
+        check_identity(item->namespace_, item->definition, *item->saga_id ? item->saga_id : "-");
         FUZZ_CHECK(item->input.size <= LIMIT_PAYLOAD_BYTES);
         if (item->labels)
             FUZZ_CHECK(item->labels[0] == '{' && utf8_is_text(item->labels, strlen(item->labels)));

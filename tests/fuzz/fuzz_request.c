@@ -44,6 +44,12 @@ static const char *const paths[] = {
     "/saga.v1.OperatorService/ResumeSaga",
     "/saga.v1.OperatorService/ListParked",
     "/saga.v1.OperatorService/GetGuardFloor",
+    "/saga.v1.DefinitionService/ListRevisions",
+    "/saga.v1.DefinitionService/PromoteDefinition",
+    "/saga.v1.DefinitionService/PauseDefinition",
+    "/saga.v1.DefinitionService/ResumeDefinition",
+    "/saga.v1.DefinitionService/DeleteRevision",
+    "/saga.v1.SagaService/SignalSaga",
 };
 static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
 static const struct method stored = { "stored definition", METHOD_WORK,
