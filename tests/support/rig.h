@@ -102,7 +102,8 @@ static inline char *rig_borrow(const char *text)
  *   name: ACTION | COMPENSATION | OPTIONS
  *   action, compensation: IDEMPOTENT, PROBED or ONCE (AT_MOST_ONCE), then key=value of lease,
  *     attempt_timeout, start_timeout, handler (default "act", "undo"), on_unknown, on_exhausted,
- *     for, initial, cap, max_attempts, idempotency_window, lost_leases_max; "fresh_key";
+ *     for, initial, cap, max_attempts, idempotency_window, lost_leases_max; "fresh_key"; or the
+ *     action is "WAIT", with timeout and on_exhausted: for the signal that is called as the step
  * compensation "none": there is nothing to take back a probe (PROBED has one, "probe" gives one):
  * probe_handler (default "probe"), probe_for, probe_initial, probe_cap, probe_max_attempts,
  * probe_lease options: "guarded", "settle=2s" (default settle=0s, unless guarded or without
@@ -115,6 +116,8 @@ Saga__V1__RegisterDefinitionResponse *rig_register(struct rig *rig, const char *
 
 /* The script is the saga's input; see scripted_worker.c. */
 void rig_start(struct rig *rig, const char *definition, const char *saga_id, const char *script);
+/* With start_at, and an empty script. */
+void rig_start_at(struct rig *rig, const char *definition, const char *saga_id, int64_t at_ms);
 /* "<prefix>0" to "<prefix><count-1>", in batches. */
 void rig_start_many(struct rig *rig, const char *definition, const char *prefix, int count,
                     const char *script);
@@ -126,6 +129,9 @@ int rig_cancel(struct rig *rig, const char *definition, const char *saga_id,
                char ret_reason[RIG_REASON_SIZE]);
 int rig_retry(struct rig *rig, const char *definition, const char *saga_id, const char *step,
               char ret_reason[RIG_REASON_SIZE]);
+/* ret_reason "duplicate": it was taken before. */
+int rig_signal(struct rig *rig, const char *definition, const char *saga_id, const char *signal,
+               const char *signal_id, const char *payload, char ret_reason[RIG_REASON_SIZE]);
 int64_t rig_counter(struct rig *rig, const char *name);
 /* grpc.health.v1 Check: 1 SERVING, 2 NOT_SERVING; -code when the call failed. */
 int rig_health(const char *address, int64_t timeout_ms);

@@ -148,6 +148,17 @@ static void write_after(const char *names, struct buf *out)
     buf_text(out, "]");
 }
 
+/* "WAIT timeout=2s on_exhausted=CONTINUE": for the signal that is called as the step. */
+static void write_wait(const char *name, char *text, struct buf *out)
+{
+    CLEANUP(buf_done) struct buf retry = { 0 };
+    buf_printf(out, ",\"wait_for_signal\":{\"signal\":\"%s\"", name);
+    for (char *word; (word = strsep(&text, " "));)
+        if (*word && strcmp(word, "WAIT") != 0)
+            write_setting(word, out, &retry);
+    buf_text(out, "}");
+}
+
 static void write_step(char *line, struct buf *out)
 {
     char *rest = line;
@@ -160,7 +171,11 @@ static void write_step(char *line, struct buf *out)
     bool guarded = options && strstr(options, "guarded");
     const char *settle = options ? strstr(options, "settle=") : NULL;
     buf_printf(out, "%s{\"name\":\"%s\"", out->data[out->size - 1] == '[' ? "" : ",", name);
-    write_operation("action", "act", action, out);
+    bool waits = strstr(action, "WAIT") != NULL;
+    if (waits)
+        write_wait(name, action, out);
+    else
+        write_operation("action", "act", action, out);
     if (none)
         buf_text(out, ",\"no_compensation\":true");
     else
@@ -214,6 +229,20 @@ static void fill_start(Saga__V1__StartSagaRequest *request, const char *definiti
     request->saga_id = rig_borrow(saga_id);
     request->input.data = (uint8_t *)rig_borrow(script);
     request->input.len = strlen(script);
+}
+
+void rig_start_at(struct rig *rig, const char *definition, const char *saga_id, int64_t at_ms)
+{
+    Saga__V1__StartSagaRequest request;
+    Google__Protobuf__Timestamp at = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    fill_start(&request, definition, saga_id, "");
+    at.seconds = at_ms / 1000;
+    at.nanos = (int32_t)(at_ms % 1000) * 1000000;
+    request.start_at = &at;
+    saga__v1__start_saga_response__free_unpacked(
+        (Saga__V1__StartSagaResponse *)rig_call(rig, "SagaService/StartSaga", &request.base,
+                                                &saga__v1__start_saga_response__descriptor, NULL),
+        NULL);
 }
 
 void rig_start(struct rig *rig, const char *definition, const char *saga_id, const char *script)
@@ -316,6 +345,33 @@ int rig_retry(struct rig *rig, const char *definition, const char *saga_id, cons
     request.actor = rig_borrow("tester");
     request.reason = rig_borrow("a test");
     return verb(rig, "OperatorService/RetryStep", &request.base, ret_reason);
+}
+
+int rig_signal(struct rig *rig, const char *definition, const char *saga_id, const char *signal,
+               const char *signal_id, const char *payload, char ret_reason[RIG_REASON_SIZE])
+{
+    Saga__V1__SagaRef ref;
+    fill_ref(&ref, definition, saga_id);
+    Saga__V1__SignalSagaRequest request = SAGA__V1__SIGNAL_SAGA_REQUEST__INIT;
+    request.saga = &ref;
+    request.signal = rig_borrow(signal);
+    request.signal_id = rig_borrow(signal_id);
+    request.payload.data = (uint8_t *)rig_borrow(payload);
+    request.payload.len = strlen(payload);
+    request.actor = rig_borrow("bank");
+    struct client_failure failure = { .code = 0 };
+    Saga__V1__SignalSagaResponse *reply = (Saga__V1__SignalSagaResponse *)rig_call(
+        rig, "SagaService/SignalSaga", &request.base, &saga__v1__signal_saga_response__descriptor,
+        &failure);
+    (void)snprintf(ret_reason, RIG_REASON_SIZE, "%s",
+                   !reply             ? failure.reason
+                   : reply->duplicate ? "duplicate"
+                                      : "");
+    int code = reply ? 0 : failure.code;
+    if (!reply)
+        client_failure_done(&failure);
+    saga__v1__signal_saga_response__free_unpacked(reply, NULL);
+    return code;
 }
 
 int64_t rig_counter(struct rig *rig, const char *name)
