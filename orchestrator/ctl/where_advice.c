@@ -145,6 +145,9 @@ static void advise_person(const Saga__V1__Saga *saga, const struct where_view *v
     if (strcmp(way->verb, "resolve") == 0) /* what a person has to find out; one call settles it */
         buf_printf(out, "   (or --did-not-happen: look it up at the other side by its key%s%s)",
                    is_probed(saga) ? "; or sagactl retry: probe again" : "", way->why);
+    else if (saga->park && where_lacks_signal(saga->park->error))
+        buf_printf(out, "   (wait for it anew; when the signal comes, it goes on by itself%s)",
+                   saga->past_pivot ? "" : "; or sagactl cancel: turn back");
     else
         buf_printf(out, "   (%s)", way->why);
 }

@@ -36,10 +36,17 @@ static void write_state(const Saga__V1__Saga *saga, const struct where_view *vie
     buf_text(out, "\n");
 }
 
-/* Why it is parked, in plain words. */
-static const char *park_words(Saga__V1__ParkReason reason)
+bool where_lacks_signal(const Saga__V1__ErrorInfo *error)
 {
-    switch (reason) {
+    return error && strcmp(error->code, "NO_SIGNAL") == 0;
+}
+
+/* Why it is parked, in plain words. */
+static const char *park_words(const Saga__V1__Park *park)
+{
+    if (where_lacks_signal(park->error))
+        return "what the step waits for did not come in time";
+    switch (park->reason) {
     case SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN:
         return "the step may have taken effect or not, and may not be repeated by itself";
     case SAGA__V1__PARK_REASON__PARK_REASON_IDEMPOTENCY_WINDOW_OVER:
@@ -78,7 +85,7 @@ static void write_park(const Saga__V1__Saga *saga, struct buf *out)
         buf_text(out, " at step ");
         screen_text(out, park->step);
     }
-    buf_printf(out, ": %s", park_words(park->reason));
+    buf_printf(out, ": %s", park_words(park));
     if (park->error && (*park->error->code || *park->error->message)) {
         buf_text(out, "\n");
         line_begin(out, "");
@@ -93,7 +100,7 @@ static void write_park(const Saga__V1__Saga *saga, struct buf *out)
     buf_text(out, "\n");
 }
 
-static const char *cause_words(const char *reason)
+static const char *cause_words(const Saga__V1__FirstCause *cause)
 {
     static const struct {
         const char *reason, *words;
@@ -105,8 +112,10 @@ static const char *cause_words(const char *reason)
         { "EXHAUSTED", "the retry budget of a step was spent" },
         { "START_TIMEOUT", "no worker took a step in time" },
     };
+    if (where_lacks_signal(cause->error))
+        return "what a step waits for did not come in time";
     for (size_t i = 0; i < ARRAY_LEN(causes); i++)
-        if (strcmp(causes[i].reason, reason) == 0)
+        if (strcmp(causes[i].reason, cause->reason) == 0)
             return causes[i].words;
     return "it turned back";
 }
@@ -118,7 +127,7 @@ static void write_cause(const Saga__V1__Saga *saga, const struct where_view *vie
         return;
     line_begin(out, "cause");
     screen_text(out, cause->reason);
-    buf_printf(out, ": %s", cause_words(cause->reason));
+    buf_printf(out, ": %s", cause_words(cause));
     if (*cause->step) {
         buf_text(out, ", step ");
         screen_text(out, cause->step);

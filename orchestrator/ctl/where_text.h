@@ -28,6 +28,8 @@ bool where_write_outputs(const Saga__V1__Saga *saga, const struct where_view *vi
                          struct buf *out);
 /* How to see what was cut. */
 void where_write_cut(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+/* A step's wait for a signal timed out. NULL is fine. */
+bool where_lacks_signal(const Saga__V1__ErrorInfo *error);
 /* " CODE: message"; "" for NULL and for an empty one. */
 void where_write_error(const Saga__V1__ErrorInfo *error, struct buf *out);
 /* "sagactl [--address A] [--namespace N] VERB DEFINITION KEY" */

@@ -276,6 +276,7 @@ static void assert_rows(const struct saga_row *a, const struct saga_row *b)
     assert_text(a->labels, b->labels, "labels");
     assert_text(a->park_code, b->park_code, "park_code");
     assert_text(a->park_message, b->park_message, "park_message");
+    assert_int_equal(a->start_at_ms, b->start_at_ms);
     assert_bytes(&a->input, &b->input);
     assert_int_equal(a->revision, b->revision);
     assert_int_equal(a->run, b->run);
@@ -311,6 +312,7 @@ static void assert_entries(const struct journal_entry *a, const struct journal_e
     assert_text(a->error_message, b->error_message, "error_message");
     assert_int_equal(a->reason, b->reason);
     assert_int_equal(a->about, b->about);
+    assert_text(a->signal_id, b->signal_id, "signal_id");
     if (a->kind != ENTRY_LEASE) /* the copy leaves it to the store to say who granted */
         assert_text(a->actor, b->actor, "actor");
     else

@@ -99,6 +99,15 @@ struct operation_rule *world_add_probe(struct world *world, size_t step, enum op
     return probe;
 }
 
+static void drop_rule(struct operation_rule *rule)
+{
+    if (rule->probe)
+        mem_free(rule->probe->handler);
+    mem_free(rule->probe);
+    mem_free(rule->handler);
+    *rule = (struct operation_rule){ 0 };
+}
+
 void world_make_wait(struct world *world, size_t step, int64_t timeout_ms,
                      enum on_exhausted on_exhausted)
 {
@@ -106,14 +115,15 @@ void world_make_wait(struct world *world, size_t step, int64_t timeout_ms,
     char name[64];
     (void)snprintf(name, sizeof name, "s_%s", rule->name);
     rule->signal = copy_text(name);
-    mem_free(rule->action.handler);
+    drop_rule(&rule->action);
+    drop_rule(&rule->compensation);
     rule->action = (struct operation_rule){ .handler = copy_text(""),
                                             .effect = EFFECT_IDEMPOTENT,
                                             .start_timeout_ms = timeout_ms,
                                             .on_exhausted = on_exhausted };
     rule->has_compensation = rule->guarded = false;
-    mem_free(rule->compensation.handler);
-    rule->compensation = (struct operation_rule){ 0 };
+    rule->settle_ms = -1;
+    rule->delay_ms = 0;
 }
 
 void world_start(struct world *world)

@@ -532,17 +532,8 @@ static void random_pivot(struct world *world, struct rng *rng)
 
 static void random_wait(struct world *world, struct rng *rng, size_t step)
 {
-    struct step_rule *rule = &world->definition->steps[step];
-    struct operation_rule *probes[] = { rule->action.probe, rule->compensation.probe };
-    for (size_t i = 0; i < ARRAY_LEN(probes); i++) {
-        if (probes[i])
-            mem_free(probes[i]->handler);
-        mem_free(probes[i]);
-    }
     world_make_wait(world, step, chance(rng, 60) ? 1000 + (int64_t)rng_below(rng, 60000) : 0,
                     (enum on_exhausted)rng_below(rng, ON_EXHAUSTED_COUNT));
-    rule->settle_ms = -1;
-    rule->delay_ms = 0;
 }
 
 static void random_definition(struct world *world, struct rng *rng)

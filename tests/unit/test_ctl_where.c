@@ -462,6 +462,32 @@ static void test_every_park_reason_has_words_and_an_advice_that_is_allowed(void 
     }
 }
 
+/* No worker failed: what is said of a spent budget would mislead. */
+static void test_a_signal_that_did_not_come(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render("{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\","
+           "\"state\":\"SAGA_STATE_PARKED\",\"phase\":\"SAGA_STATE_RUNNING\","
+           "\"park\":{\"reason\":\"PARK_REASON_RETRIES_EXHAUSTED\",\"step\":\"callback\","
+           "\"error\":{\"code\":\"NO_SIGNAL\",\"message\":\"signal\"}},"
+           "\"waiting\":{\"kind\":\"WAIT_KIND_OPERATOR\",\"step\":\"callback\"}}",
+           false, NULL, &text);
+    assert_non_null(strstr(buf_cstr(&text), "what the step waits for did not come in time"));
+    assert_non_null(strstr(buf_cstr(&text), "sagactl retry d k   (wait for it anew; when the signal"
+                                            " comes, it goes on by itself; or sagactl cancel"));
+    assert_null(strstr(buf_cstr(&text), "budget"));
+    buf_done(&text);
+    render("{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\","
+           "\"state\":\"SAGA_STATE_COMPENSATING\",\"phase\":\"SAGA_STATE_COMPENSATING\","
+           "\"cause\":{\"reason\":\"START_TIMEOUT\",\"step\":\"callback\","
+           "\"error\":{\"code\":\"NO_SIGNAL\",\"message\":\"signal\"}}}",
+           false, NULL, &text);
+    assert_non_null(strstr(buf_cstr(&text), "what a step waits for did not come in time"));
+    assert_null(strstr(buf_cstr(&text), "worker"));
+    buf_done(&text);
+}
+
 static void test_an_ended_saga_asks_for_nothing(void **state)
 {
     (void)state;
@@ -517,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_parked_groups_are_a_table_with_the_command_of_the_oldest),
         cmocka_unit_test(test_the_guard_floor_names_its_holder_and_the_statements),
         cmocka_unit_test(test_every_park_reason_has_words_and_an_advice_that_is_allowed),
+        cmocka_unit_test(test_a_signal_that_did_not_come),
         cmocka_unit_test(test_an_ended_saga_asks_for_nothing),
         cmocka_unit_test(test_colours_only_where_asked_for),
         cmocka_unit_test(test_states_are_read_in_every_spelling),
