@@ -51,7 +51,7 @@ MUST_USE int side_compare(struct ctl *ctl, const struct side_saga *was, const st
 /* Of several exit codes the gravest: 1, then 2, then 0. */
 static inline int side_worse(int code, int other)
 {
-    return code == 1 || other == 0 ? code : other == 1 || code == 0 ? other : code;
+    return other == 1 || code == 0 ? other : code;
 }
 
 #endif

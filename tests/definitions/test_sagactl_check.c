@@ -81,8 +81,7 @@ static void write_changed(const char *const *pairs, char ret[SCRATCH_PATH_SIZE])
     for (; *pairs; pairs += 2) {
         CLEANUP(buf_done_p) struct buf changed = { 0 };
         const char *at = strstr(buf_cstr(&text), pairs[0]);
-        if (!at)
-            fail_msg("\"%s\" is not in settlement.proto", pairs[0]);
+        assert_non_null(at); /* else the file does not have these words any more */
         buf_printf(&changed, "%.*s%s%s", (int)(at - buf_cstr(&text)), buf_cstr(&text), pairs[1],
                    at + strlen(pairs[0]));
         buf_clear(&text);
@@ -277,6 +276,52 @@ static void test_a_set_of_several_sagas(void **state)
     EXPECT(0, "NOTE      fulfilment is not there any more", "diff", set, settlement);
 }
 
+/* Two sagas, each with options of its own. */
+static void write_two(const char *first, const char *second, char ret[SCRATCH_PATH_SIZE])
+{
+    CLEANUP(buf_done_p) struct buf text = { 0 };
+    buf_printf(&text,
+               "syntax = \"proto3\";\nimport \"saga/v1/options.proto\";\n"
+               "message In { string id = 1; string to = 2; }\n"
+               "service First { option (saga.v1.saga) = { input: \"In\" %s }; rpc Do(In) returns "
+               "(In) { option (saga.v1.step) = { effect: EFFECT_IDEMPOTENT no_compensation: true "
+               "}; } }\n"
+               "service Second { option (saga.v1.saga) = { input: \"In\" %s }; rpc Do(In) returns "
+               "(In) { option (saga.v1.step) = { effect: EFFECT_IDEMPOTENT no_compensation: true "
+               "}; } }\n",
+               first, second);
+    write_source("two.proto", buf_cstr(&text), ret);
+}
+
+/* Of several sagas the gravest counts, whichever comes first; the others are told as well. */
+static void test_the_exit_code_of_several_sagas(void **state)
+{
+    (void)state;
+    static const char hour[] = "key: \"{id}\" deadline: \"1h\"";
+    static const char shorter[] = "key: \"{id}\" deadline: \"30m\""; /* 2 */
+    static const char other[] = "key: \"{to}\" deadline: \"1h\"";    /* 1 */
+    static const char wrong[] = "key: \"{nothing}\"";                /* 1: a fault */
+    static const struct {
+        const char *first, *second;
+        int exit_code;
+        const char *told[2];
+    } cases[] = {
+        { hour, hour, 0, { "ok: first", "ok: second" } },
+        { shorter, hour, 2, { "WARNING   deadline", "ok: second" } },
+        { hour, shorter, 2, { "ok: first", "WARNING   deadline" } },
+        { shorter, other, 1, { "WARNING   deadline", "BREAKING  key" } },
+        { other, shorter, 1, { "BREAKING  key", "WARNING   deadline" } },
+        { wrong, shorter, 1, { "two.proto: First: key: ", "WARNING   deadline" } },
+    };
+    char was[SCRATCH_PATH_SIZE], is[SCRATCH_PATH_SIZE];
+    write_two(hour, hour, was);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        write_two(cases[i].first, cases[i].second, is);
+        expect(NULL, cases[i].exit_code, WORDS(cases[i].told[0], cases[i].told[1]),
+               WORDS("check", is, "--against", was));
+    }
+}
+
 static void test_imports(void **state)
 {
     (void)state;
@@ -355,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_exit_codes_by_the_gravest_change),
         cmocka_unit_test(test_json_of_a_check_is_a_definition_again),
         cmocka_unit_test(test_a_set_of_several_sagas),
+        cmocka_unit_test(test_the_exit_code_of_several_sagas),
         cmocka_unit_test(test_imports),
         cmocka_unit_test(test_what_cannot_be_read),
     };
