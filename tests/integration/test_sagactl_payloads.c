@@ -111,6 +111,8 @@ static void assert_member(const json_t *object, const char *name, const char *ex
 static void test_a_saga_is_started_by_json_and_shown_as_json(void **state)
 {
     (void)state;
+    static const char outputs[] = "  output   reserve: {\"shelf\":\"A\",\"number\":\"7\"}\n"
+                                  "           charge: {\"text\":\"x\"} (+2 unknown fields)\n";
     static const char input[] = "{\"script\":\"" SCRIPT(RESERVED "\\n" CHARGED) "\"," EVERY;
     EXPECT(0, "started: order order-e1 (run 1, revision 1, ", "start", "order", input);
     EXPECT(0, "is there already: order order-e1 (", "start", "order", "order-e1", input);
@@ -118,11 +120,8 @@ static void test_a_saga_is_started_by_json_and_shown_as_json(void **state)
     EXPECT(1, "INPUT_MISMATCH", "start", "order", "{\"orderId\": \"e1\"}");
     EXPECT(0, "SUCCEEDED", "wait", "order-e1", "--timeout", "10");
     expect(0,
-           WORDS("  input    {\"script\":\"\\nreserve A ", "... (", " bytes)\n",
-                 "  output   reserve: {\"shelf\":\"A\",\"number\":\"7\"}\n"
-                 "           charge: {\"text\":\"x\"} (+2 unknown fields)\n"
-                 "  cut      sagactl --address ",
-                 " get order order-e1 --full   ("),
+           WORDS("  input    {\"script\":\"\\nreserve A ", "... (", " bytes)\n", outputs,
+                 "  cut      sagactl --address ", " get order order-e1 --full   ("),
            WORDS("where", "order-e1"));
     expect(0, WORDS("\\n\"," EVERY "\n", "output   reserve: {\"shelf\":\"A\",\"number\":\"7\"}\n"),
            WORDS("get", "order-e1", "--full"));
@@ -252,6 +251,36 @@ static void test_a_compensation_is_shown_by_its_own_type(void **state)
     EXPECT(0, "DONE {\"wasThere\":true}, granted by", "history", "order-c1");
 }
 
+/* Bytes from before the server looked at them; and a server that lost the types. */
+static void test_what_cannot_be_read_is_shown_all_the_same(void **state)
+{
+    (void)state;
+    static const char input[] =
+        "{\"orderId\":\"o1\",\"script\":\"" SCRIPT(RESERVED "\\n" CHARGED) "\"}";
+    EXPECT(0, "started: order order-o1", "start", "order", input);
+    EXPECT(0, "SUCCEEDED", "wait", "order-o1", "--timeout", "10");
+    rig_exec(&rig, RIG_STORE,
+             "UPDATE journal SET output = '\\x0801' WHERE seq = 1 AND saga_uid ="
+             " (SELECT saga_uid FROM saga WHERE saga_id = 'order-o1')");
+    EXPECT(0, "DONE base64 CAE= (no shop.v1.Reservation: shelf: wrong wire type), granted by",
+           "history", "order-o1");
+    json_t *journal = sagactl_json(&rig, WORDS("history", "order-o1", "-o", "json"));
+    assert_string_equal(text_at(journal, "entries", 0, "output"), "CAE=");
+    assert_string_equal(text_at(journal, "entries", 0, "outputProblem"), "shelf: wrong wire type");
+    json_decref(journal);
+    rig_exec(&rig, RIG_STORE, "CREATE TABLE kept AS SELECT * FROM definition_revision");
+    rig_exec(&rig, RIG_STORE, "UPDATE definition_revision SET descriptors = '\\x0a'");
+    expect(0, WORDS("sagactl: payloads are shown as bytes: ", "DONE base64 CAE=, granted by"),
+           WORDS("history", "order-o1"));
+    rig_exec(&rig, RIG_STORE, "UPDATE definition_revision SET descriptors = ''");
+    EXPECT(0, "DONE base64 CAE=, granted by", "history", "order-o1");
+    EXPECT(1, "does not tell what a shop.v1.Purchase looks like", "start", "order", "{}");
+    rig_exec(&rig, RIG_STORE,
+             "UPDATE definition_revision r SET descriptors = k.descriptors FROM kept k"
+             " WHERE (r.namespace, r.name, r.revision) = (k.namespace, k.name, k.revision)");
+    rig_exec(&rig, RIG_STORE, "DROP TABLE kept");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_without_types_payloads_are_as_ever),
         cmocka_unit_test(test_a_person_settles_a_step_with_json),
         cmocka_unit_test(test_a_compensation_is_shown_by_its_own_type),
+        cmocka_unit_test(test_what_cannot_be_read_is_shown_all_the_same),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
 }
