@@ -251,6 +251,52 @@ static void test_a_compensation_is_shown_by_its_own_type(void **state)
     EXPECT(0, "DONE {\"wasThere\":true}, granted by", "history", "order-c1");
 }
 
+static void test_a_signal_is_json_of_the_type_that_its_step_says(void **state)
+{
+    (void)state;
+    static const char payload[] = "{\"reference\": \"R-1\"}";
+    EXPECT(0, "started: delivery g1", "start", "delivery", "{\"orderId\": \"g1\"}");
+    expect(0,
+           WORDS("WAITING_FOR_SIGNAL", "waits    for the signal confirmed for confirmed",
+                 " signal delivery g1 confirmed --id ..."),
+           WORDS("where", "g1"));
+    EXPECT(1, "the payload is no shop.v1.Confirmation: ref: ", "signal", "delivery", "g1",
+           "confirmed", "{\"ref\": \"R-1\"}");
+    EXPECT(1, "INVALID_ARGUMENT", "signal", "delivery", "g1", "confirmed", "--id", "a",
+           "--payload-base64", "CAE=");
+    EXPECT(1, "INVALID_ARGUMENT", "signal", "delivery", "g1", "refused", payload, "--id", "a");
+    EXPECT(1, "NOT_FOUND", "signal", "delivery", "g2", "confirmed", payload);
+    EXPECT(2, "--id must not be empty", "signal", "delivery", "g1", "confirmed", "--id", "");
+    EXPECT(0, "signalled: delivery g1 confirmed, id a\n", "signal", "delivery", "g1", "confirmed",
+           payload, "--id", "a");
+    EXPECT(0, "is there already: delivery g1 confirmed, id a\n", "signal", "delivery", "g1",
+           "confirmed", payload, "--id", "a");
+    json_t *answer = sagactl_json(
+        &rig, WORDS("signal", "delivery", "g1", "confirmed", "--id", "a", "-o", "json"));
+    assert_true(json_is_true(json_object_get(answer, "duplicate")));
+    assert_string_equal(text_at(answer, NULL, 0, "signalId"), "a");
+    json_decref(answer);
+    expect(1, WORDS("SIGNAL_TAKEN", "the signal's id is ", "; to repeat it, give --id "),
+           WORDS("signal", "delivery", "g1", "confirmed", payload));
+    EXPECT(0, "SUCCEEDED", "wait", "g1", "--timeout", "10");
+    EXPECT(0, "output   confirmed: {\"reference\":\"R-1\"}\n", "where", "g1");
+    expect(0,
+           WORDS("confirmed id a by ada (unproven) {\"reference\":\"R-1\"}\n",
+                 "took the signal at #1"),
+           WORDS("history", "g1"));
+}
+
+static void test_a_saga_may_begin_later(void **state)
+{
+    (void)state;
+    EXPECT(0, "started: order order-l1", "start", "order", "{\"orderId\": \"l1\"}", "--at", "1h");
+    expect(0, WORDS(", to begin at 2", "(in 59 min)", "DELAYED"), WORDS("where", "order-l1"));
+    EXPECT(0, "is COMPENSATED", "cancel", "order-l1");
+    EXPECT(0, "started: delivery l2", "start", "delivery", "{\"orderId\": \"l2\"}", "--at",
+           "2026-03-02T14:05:11Z"); /* past: at once */
+    EXPECT(0, "WAITING_FOR_SIGNAL", "where", "l2");
+}
+
 /* Bytes from before the server looked at them; and a server that lost the types. */
 static void test_what_cannot_be_read_is_shown_all_the_same(void **state)
 {
@@ -291,6 +337,8 @@ int main(void)
         cmocka_unit_test(test_without_types_payloads_are_as_ever),
         cmocka_unit_test(test_a_person_settles_a_step_with_json),
         cmocka_unit_test(test_a_compensation_is_shown_by_its_own_type),
+        cmocka_unit_test(test_a_signal_is_json_of_the_type_that_its_step_says),
+        cmocka_unit_test(test_a_saga_may_begin_later),
         cmocka_unit_test(test_what_cannot_be_read_is_shown_all_the_same),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
