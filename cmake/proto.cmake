@@ -14,7 +14,7 @@ find_path(PROTO_WELL_KNOWN google/protobuf/timestamp.proto REQUIRED)
 
 set(PROTO_FILES
     google/protobuf/timestamp.proto google/protobuf/duration.proto google/protobuf/any.proto
-    google/protobuf/descriptor.proto
+    google/protobuf/descriptor.proto google/protobuf/empty.proto
     google/rpc/status.proto google/rpc/error_details.proto
     grpc/health/v1/health.proto
     saga/v1/definition.proto saga/v1/options.proto saga/v1/saga.proto saga/v1/operator.proto

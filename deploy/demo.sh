@@ -18,7 +18,7 @@ build=$root/build/release
 count=500
 start_seconds=25 # over which the sagas of a story are started
 limit_seconds=95 # from the first start until all are at rest
-key_seconds=15   # so long logistics remembers a key; fulfilment_express.json says the same
+key_seconds=15   # so long logistics remembers a key; fulfilment.proto says the same
 
 usage() {
     echo "usage: $0 [--count N]      N: 20 to 5000" >&2
@@ -213,14 +213,17 @@ start_mariadb() { # again and again for 30 s, as PostgreSQL
 }
 
 create_mariadb() {
+    local database
     (cd / && exec "${as_owner[@]}" env TMPDIR="$shop" mariadb-install-db --no-defaults \
         --datadir="$shop/data" --auth-root-authentication-method=normal --skip-test-db \
         --skip-name-resolve --innodb-log-file-size=16M --innodb-use-native-aio=0) \
         >>"$directory/mariadb.log" 2>&1 || fail "mariadb-install-db"
     start_mariadb
-    shop_sql '' 'CREATE DATABASE shop'
-    shop_sql shop <"$root/sql/guard/mysql.sql" || fail "guard/mysql.sql"
-    shop_sql shop <"$root/workers/demo/shop.sql" || fail "shop.sql"
+    for database in shop warehouse; do # each is a participant of its own, with its own guard
+        shop_sql '' "CREATE DATABASE $database"
+        shop_sql "$database" <"$root/sql/guard/mysql.sql" || fail "guard/mysql.sql"
+        shop_sql "$database" <"$root/workers/demo/$database.sql" || fail "$database.sql"
+    done
 }
 
 start_redis() {
@@ -377,6 +380,15 @@ wait_for_end() { # definition, key, exit code of sagactl wait, its name
     [ "$end" = "$3" ] || fail "$2 is not $4 within 30 s (sagactl wait: exit code $end)"
 }
 
+register() { # file: every saga in it
+    echo "    sagactl definition apply workers/demo/$1.proto"
+    ctl definition apply "$root/workers/demo/$1.proto" >"$directory/apply.out" 2>&1 || {
+        cat "$directory/apply.out" >&2
+        fail "definition apply $1.proto"
+    }
+    sed 's/^/    /' "$directory/apply.out"
+}
+
 # --- settlement -----------------------------------------------------------------------------------
 
 kill_settler() {
@@ -408,7 +420,7 @@ show_settlements() {
 
 settle() {
     say "$count settlements over 50 accounts, started within $start_seconds s"
-    ctl definition apply "$root/workers/demo/settlement.json" >/dev/null || fail "definition apply"
+    register settlement
     start_worker worker-1
     start_worker worker-2
     play settlement kill_sagad kill_settler kill_postgres
@@ -483,12 +495,28 @@ show_one() { # word of ids, what to say of it, patterns: the first order of that
     fail "no order of the kind $kind has in its history: $*"
 }
 
+show_branches() { # two steps at the same time; and taken back in the reverse of what depends on what
+    local out=$directory/branches.out together undone
+    driver fulfilment branches --sagad "$sagad" >"$out" || {
+        cat "$out"
+        fail "the branches of the orders are not as they should be"
+    }
+    together=$(sed -n 's/^together //p' "$out")
+    undone=$(sed -n 's/^undone //p' "$out")
+    say "$together: its goods were picked while its waybill was made, and both were handed over:"
+    show_history fulfilment "$together" 'LEASE .* hand_over ' || fail "history $together"
+    say "$undone: recalled when both were done; taken back what came later first:"
+    show_history fulfilment "$undone" 'REJECTED RECALLED' || fail "history $undone"
+    grep '^demo: ' "$out"
+}
+
 show_orders() {
     local id
     show_one reply-lost "the reply was lost; a probe asked logistics by our key, and it was there:" \
         'PROBE .* DONE'
     show_one late "the first probe came too early; only after settle_time does NOT_DONE count:" \
         'PROBE .* NOT_DONE' 'PROBE .* DONE' 'RESOLVE .* DONE$'
+    show_branches
     say "the books:"
     audit fulfilment books >"$directory/books.out" || fail "the books cannot be read"
     cat "$directory/books.out"
@@ -501,16 +529,12 @@ show_orders() {
 }
 
 fulfil() {
-    local definition
     export SAGACTL_ACTOR=${SAGACTL_ACTOR-demo}
     say "starting MariaDB, Redis, the logistics service and two workers"
     create_mariadb
     start_redis
     start_logistics
-    for definition in fulfilment fulfilment_express; do
-        ctl definition apply "$root/workers/demo/$definition.json" >/dev/null ||
-            fail "definition apply"
-    done
+    register fulfilment
     start_worker shipper-1
     start_worker shipper-2
     say "$count orders, started within $start_seconds s"

@@ -23,7 +23,7 @@ enum {
     AUDIT_MS = 30000,
     AGAIN_MS = 2000,
     STILL_MS = 7000,  /* longer than a lease */
-    KEY_SECONDS = 15, /* the window of fulfilment_express.json */
+    KEY_SECONDS = 15, /* the window of FulfilmentExpress */
 };
 
 enum story_id { SETTLEMENT, FULFILMENT, STORIES };
@@ -106,15 +106,20 @@ static int bank_create(struct err *err)
 
 static int shop_create(struct err *err)
 {
+    static const struct {
+        const char *name, *script;
+    } databases[] = { { "shop", SOURCE_DIR "/workers/demo/shop.sql" },
+                      { "warehouse", SOURCE_DIR "/workers/demo/warehouse.sql" } };
     int rc = test_mariadb_start(NULL, &stage.mariadb, err);
-    if (rc == 0)
-        rc = test_mariadb_createdb(stage.mariadb, "shop", err);
-    if (rc == 0)
-        rc = test_mariadb_script(stage.mariadb, "shop", SOURCE_DIR "/sql/guard/mysql.sql", NULL,
-                                 err);
-    if (rc == 0)
-        rc = test_mariadb_script(stage.mariadb, "shop", SOURCE_DIR "/workers/demo/shop.sql", NULL,
-                                 err);
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(databases); i++) {
+        const char *name = databases[i].name;
+        rc = test_mariadb_createdb(stage.mariadb, name, err);
+        if (rc == 0)
+            rc = test_mariadb_script(stage.mariadb, name, SOURCE_DIR "/sql/guard/mysql.sql", NULL,
+                                     err);
+        if (rc == 0)
+            rc = test_mariadb_script(stage.mariadb, name, databases[i].script, NULL, err);
+    }
     return rc;
 }
 
@@ -409,9 +414,8 @@ static void test_p1_p2_p3_p4_p5_p8_nothing_doubled_and_nothing_lost(void **state
     int count = full ? 2000 : 100, seconds = full ? 240 : 30, limit_s = full ? 600 : 150;
     struct driver drivers[STORIES];
     PROVES("P1 P2 P3 P4 P5 P8");
-    define("settlement.json");
-    define("fulfilment.json");
-    define("fulfilment_express.json");
+    define("settlement.proto");
+    define("fulfilment.proto");
     for (int story = 0; story < STORIES; story++) {
         for (int i = 0; i < WORKERS; i++)
             worker_start((enum story_id)story, i);

@@ -17,6 +17,8 @@
 
 enum { LIMIT_MS = 20000, CALL_MS = 4000, SHORT_CALL_MS = 600, REMEMBER_MS = 3000, LATE_MS = 4500 };
 
+#define BEHAVIOUR(name) DEMO__LOGISTICS__V1__BEHAVIOUR__BEHAVIOUR_##name
+
 struct fixture {
     struct test_process *service;
     struct caller *client;
@@ -65,7 +67,8 @@ static int effects(const struct fixture *fixture, const char *what, const char *
 }
 
 /* The key is the order's own name. */
-static struct logistics_outcome create(struct fixture *fixture, const char *behaviour,
+static struct logistics_outcome create(struct fixture *fixture,
+                                       Demo__Logistics__V1__Behaviour behaviour,
                                        const char *order_id, int64_t timeout_ms)
 {
     struct logistics_order order = { order_id, order_id, 2, behaviour };
@@ -83,22 +86,26 @@ static void test_each_behaviour_is_told_as_it_was(void **state)
 {
     struct fixture *fixture = *state;
     static const struct {
-        const char *behaviour;
+        Demo__Logistics__V1__Behaviour behaviour;
+        const char *order_id;
         enum logistics_result result, found;
         int effects;
         bool ours;
     } cases[] = {
-        { "NORMAL", LOGISTICS_DONE, LOGISTICS_DONE, 1, false },
-        { "REFUSE", LOGISTICS_REFUSED, LOGISTICS_NOT_FOUND, 0, false },
-        { "TAKE_EFFECT_THEN_TIME_OUT", LOGISTICS_UNKNOWN, LOGISTICS_DONE, 1, false },
-        { "GET_LOST", LOGISTICS_UNKNOWN, LOGISTICS_NOT_FOUND, 0, false },
-        { "EXISTS", LOGISTICS_EXISTS, LOGISTICS_DONE, 1, true },
-        { "EXISTS_ELSEWHERE", LOGISTICS_EXISTS, LOGISTICS_NOT_FOUND, 0, false },
-        { "GO_SILENT", LOGISTICS_UNKNOWN, LOGISTICS_UNKNOWN, 1, false },
-        { "NO_SUCH_THING", LOGISTICS_INVALID, LOGISTICS_NOT_FOUND, 0, false },
+        { BEHAVIOUR(NORMAL), "o-normal", LOGISTICS_DONE, LOGISTICS_DONE, 1, false },
+        { BEHAVIOUR(REFUSE), "o-refuse", LOGISTICS_REFUSED, LOGISTICS_NOT_FOUND, 0, false },
+        { BEHAVIOUR(TAKE_EFFECT_THEN_TIME_OUT), "o-take-effect-then-time-out", LOGISTICS_UNKNOWN,
+          LOGISTICS_DONE, 1, false },
+        { BEHAVIOUR(GET_LOST), "o-get-lost", LOGISTICS_UNKNOWN, LOGISTICS_NOT_FOUND, 0, false },
+        { BEHAVIOUR(EXISTS), "o-exists", LOGISTICS_EXISTS, LOGISTICS_DONE, 1, true },
+        { BEHAVIOUR(EXISTS_ELSEWHERE), "o-exists-elsewhere", LOGISTICS_EXISTS, LOGISTICS_NOT_FOUND,
+          0, false },
+        { BEHAVIOUR(GO_SILENT), "o-go-silent", LOGISTICS_UNKNOWN, LOGISTICS_UNKNOWN, 1, false },
+        { BEHAVIOUR(GO_SILENT) + 1, "o-no-such-thing", LOGISTICS_INVALID, LOGISTICS_NOT_FOUND, 0,
+          false },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const char *order_id = cases[i].behaviour;
+        const char *order_id = cases[i].order_id;
         bool silent = cases[i].result == LOGISTICS_UNKNOWN;
         struct logistics_outcome outcome =
             create(fixture, cases[i].behaviour, order_id, silent ? SHORT_CALL_MS : CALL_MS);
@@ -118,8 +125,8 @@ static void test_each_behaviour_is_told_as_it_was(void **state)
 static void test_a_repeat_is_the_same_waybill_while_the_key_is_remembered(void **state)
 {
     struct fixture *fixture = *state;
-    struct logistics_outcome first = create(fixture, "NORMAL", "o-again", CALL_MS);
-    struct logistics_outcome second = create(fixture, "NORMAL", "o-again", CALL_MS);
+    struct logistics_outcome first = create(fixture, BEHAVIOUR(NORMAL), "o-again", CALL_MS);
+    struct logistics_outcome second = create(fixture, BEHAVIOUR(NORMAL), "o-again", CALL_MS);
     assert_int_equal(first.result, LOGISTICS_DONE);
     assert_int_equal(second.result, LOGISTICS_EXISTS);
     assert_true(second.ours);
@@ -130,9 +137,9 @@ static void test_a_repeat_is_the_same_waybill_while_the_key_is_remembered(void *
 static void test_a_repeat_is_a_second_waybill_when_the_key_is_forgotten(void **state)
 {
     struct fixture *fixture = *state;
-    struct logistics_outcome first = create(fixture, "NORMAL", "o-forgotten", CALL_MS);
+    struct logistics_outcome first = create(fixture, BEHAVIOUR(NORMAL), "o-forgotten", CALL_MS);
     wait_ms(REMEMBER_MS);
-    struct logistics_outcome second = create(fixture, "NORMAL", "o-forgotten", CALL_MS);
+    struct logistics_outcome second = create(fixture, BEHAVIOUR(NORMAL), "o-forgotten", CALL_MS);
     assert_int_equal(second.result, LOGISTICS_DONE);
     assert_string_not_equal(second.waybill, first.waybill);
     assert_int_equal(effects(fixture, "CREATED", "o-forgotten"), 2);
@@ -147,7 +154,7 @@ static bool has_landed(void *ctx)
 static void test_a_late_request_is_in_the_books_when_nobody_expects_it(void **state)
 {
     struct fixture *fixture = *state;
-    assert_int_equal(create(fixture, "LAND_LATE", "o-late", SHORT_CALL_MS).result,
+    assert_int_equal(create(fixture, BEHAVIOUR(LAND_LATE), "o-late", SHORT_CALL_MS).result,
                      LOGISTICS_UNKNOWN);
     assert_int_equal(effects(fixture, "CREATED", "o-late"), 0);
     assert_true(find(fixture, "o-late") != LOGISTICS_DONE);
@@ -159,10 +166,11 @@ static void test_a_late_request_is_in_the_books_when_nobody_expects_it(void **st
 static void test_a_repeat_before_the_late_request_is_one_waybill(void **state)
 {
     struct fixture *fixture = *state;
-    assert_int_equal(create(fixture, "LAND_LATE", "o-late", SHORT_CALL_MS).result,
+    assert_int_equal(create(fixture, BEHAVIOUR(LAND_LATE), "o-late", SHORT_CALL_MS).result,
                      LOGISTICS_UNKNOWN);
     wait_ms(1500); /* so that the key is still remembered when the late one comes */
-    assert_int_equal(create(fixture, "LAND_LATE", "o-late", CALL_MS).result, LOGISTICS_DONE);
+    assert_int_equal(create(fixture, BEHAVIOUR(LAND_LATE), "o-late", CALL_MS).result,
+                     LOGISTICS_DONE);
     wait_ms(LATE_MS - 2000);
     assert_int_equal(effects(fixture, "CREATED", "o-late"), 1);
 }
@@ -170,7 +178,7 @@ static void test_a_repeat_before_the_late_request_is_one_waybill(void **state)
 static void test_cancelling_may_be_repeated(void **state)
 {
     struct fixture *fixture = *state;
-    (void)create(fixture, "NORMAL", "o-back", CALL_MS);
+    (void)create(fixture, BEHAVIOUR(NORMAL), "o-back", CALL_MS);
     for (int i = 0; i < 2; i++) {
         struct logistics_outcome outcome =
             logistics_cancel(fixture->client, "key-2", "o-back", caller_until_ms(CALL_MS));
@@ -187,10 +195,11 @@ static void test_cancelling_may_be_repeated(void **state)
 static void test_a_request_it_cannot_read_has_no_effect(void **state)
 {
     struct fixture *fixture = *state;
-    assert_int_equal(create(fixture, "NORMAL", "two words", CALL_MS).result, LOGISTICS_INVALID);
-    assert_int_equal(create(fixture, "NORMAL", "", CALL_MS).result, LOGISTICS_INVALID);
-    struct logistics_order other = { "o-mine", "o-other", 1, "NORMAL" };
-    assert_int_equal(create(fixture, "NORMAL", "o-mine", CALL_MS).result, LOGISTICS_DONE);
+    assert_int_equal(create(fixture, BEHAVIOUR(NORMAL), "two words", CALL_MS).result,
+                     LOGISTICS_INVALID);
+    assert_int_equal(create(fixture, BEHAVIOUR(NORMAL), "", CALL_MS).result, LOGISTICS_INVALID);
+    struct logistics_order other = { "o-mine", "o-other", 1, BEHAVIOUR(NORMAL) };
+    assert_int_equal(create(fixture, BEHAVIOUR(NORMAL), "o-mine", CALL_MS).result, LOGISTICS_DONE);
     assert_int_equal(logistics_create(fixture->client, &other, caller_until_ms(CALL_MS)).result,
                      LOGISTICS_INVALID);
     assert_int_equal(effects(fixture, "CREATED", "o-other"), 0);
@@ -209,7 +218,7 @@ struct background {
 static void *call_in_silence(void *ctx)
 {
     struct background *background = ctx;
-    struct logistics_order order = { "key-1", "o-killed", 1, "TAKE_EFFECT_THEN_TIME_OUT" };
+    struct logistics_order order = { "key-1", "o-killed", 1, BEHAVIOUR(TAKE_EFFECT_THEN_TIME_OUT) };
     background->outcome =
         logistics_create(background->fixture->client, &order, caller_until_ms(LIMIT_MS));
     return NULL;
@@ -235,7 +244,7 @@ static void test_killed_during_the_call_is_unknown_and_before_it_not_sent(void *
     assert_string_equal(background.outcome.code, "CONNECTION_LOST");
 
     assert_false(caller_connect(fixture->client, SHORT_CALL_MS));
-    struct logistics_order order = { "key-2", "o-after", 1, "NORMAL" };
+    struct logistics_order order = { "key-2", "o-after", 1, BEHAVIOUR(NORMAL) };
     struct logistics_outcome outcome =
         logistics_create(fixture->client, &order, caller_until_ms(CALL_MS));
     assert_int_equal(outcome.result, LOGISTICS_NOT_SENT);

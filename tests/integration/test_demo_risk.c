@@ -18,6 +18,8 @@
 
 enum { LIMIT_MS = 20000, CALL_MS = 4000, SHORT_CALL_MS = 600 };
 
+#define BEHAVIOUR(name) DEMO__RISK__V1__BEHAVIOUR__BEHAVIOUR_##name
+
 struct fixture {
     struct test_process *service;
     struct caller *client;
@@ -66,7 +68,7 @@ static int effects(const struct fixture *fixture, const char *what, const char *
     return count;
 }
 
-static struct risk_outcome notify(struct fixture *fixture, const char *behaviour,
+static struct risk_outcome notify(struct fixture *fixture, Demo__Risk__V1__Behaviour behaviour,
                                   const char *settlement_id, int64_t timeout_ms)
 {
     struct risk_notification notification = { "key-1", settlement_id, 7, 1250, behaviour };
@@ -78,16 +80,17 @@ static void test_each_behaviour_is_told_as_it_was(void **state)
 {
     struct fixture *fixture = *state;
     static const struct {
-        const char *behaviour, *settlement_id;
+        Demo__Risk__V1__Behaviour behaviour;
+        const char *settlement_id;
         enum risk_result result;
         int effects;
     } cases[] = {
-        { "NORMAL", "s-normal", RISK_ACCEPTED, 1 },
-        { "SLOW", "s-slow", RISK_ACCEPTED, 1 },
-        { "REFUSE", "s-refuse", RISK_REFUSED, 0 },
-        { "ALREADY_EXISTS", "s-exists", RISK_ALREADY_EXISTS, 1 },
-        { "TRY_LATER", "s-later", RISK_TRY_LATER, 0 },
-        { "NO_SUCH_THING", "s-nothing", RISK_INVALID, 0 },
+        { BEHAVIOUR(NORMAL), "s-normal", RISK_ACCEPTED, 1 },
+        { BEHAVIOUR(SLOW), "s-slow", RISK_ACCEPTED, 1 },
+        { BEHAVIOUR(REFUSE), "s-refuse", RISK_REFUSED, 0 },
+        { BEHAVIOUR(ALREADY_EXISTS), "s-exists", RISK_ALREADY_EXISTS, 1 },
+        { BEHAVIOUR(TRY_LATER), "s-later", RISK_TRY_LATER, 0 },
+        { BEHAVIOUR(TRY_LATER) + 1, "s-nothing", RISK_INVALID, 0 },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct risk_outcome outcome =
@@ -102,8 +105,8 @@ static void test_each_behaviour_is_told_as_it_was(void **state)
 static void test_it_is_not_idempotent(void **state)
 {
     struct fixture *fixture = *state;
-    assert_int_equal(notify(fixture, "NORMAL", "s-twice", CALL_MS).result, RISK_ACCEPTED);
-    assert_int_equal(notify(fixture, "NORMAL", "s-twice", CALL_MS).result, RISK_ACCEPTED);
+    assert_int_equal(notify(fixture, BEHAVIOUR(NORMAL), "s-twice", CALL_MS).result, RISK_ACCEPTED);
+    assert_int_equal(notify(fixture, BEHAVIOUR(NORMAL), "s-twice", CALL_MS).result, RISK_ACCEPTED);
     assert_int_equal(effects(fixture, "NOTIFIED", "s-twice"), 2);
 }
 
@@ -111,7 +114,7 @@ static void test_silence_is_unknown_and_it_took_effect(void **state)
 {
     struct fixture *fixture = *state;
     struct risk_outcome outcome =
-        notify(fixture, "TAKE_EFFECT_THEN_TIME_OUT", "s-silent", SHORT_CALL_MS);
+        notify(fixture, BEHAVIOUR(TAKE_EFFECT_THEN_TIME_OUT), "s-silent", SHORT_CALL_MS);
     assert_int_equal(outcome.result, RISK_UNKNOWN);
     assert_string_equal(outcome.code, "DEADLINE_EXCEEDED");
     assert_int_equal(effects(fixture, "NOTIFIED", "s-silent"), 1);
@@ -120,8 +123,8 @@ static void test_silence_is_unknown_and_it_took_effect(void **state)
 static void test_a_request_it_cannot_read_has_no_effect(void **state)
 {
     struct fixture *fixture = *state;
-    assert_int_equal(notify(fixture, "NORMAL", "two words", CALL_MS).result, RISK_INVALID);
-    assert_int_equal(notify(fixture, "NORMAL", "", CALL_MS).result, RISK_INVALID);
+    assert_int_equal(notify(fixture, BEHAVIOUR(NORMAL), "two words", CALL_MS).result, RISK_INVALID);
+    assert_int_equal(notify(fixture, BEHAVIOUR(NORMAL), "", CALL_MS).result, RISK_INVALID);
     struct risk_outcome outcome =
         risk_client_withdraw(fixture->client, "key-1", "", caller_until_ms(CALL_MS));
     assert_int_equal(outcome.result, RISK_INVALID);
@@ -147,7 +150,7 @@ struct background {
 static void *call_slowly(void *ctx)
 {
     struct background *background = ctx;
-    struct risk_notification notification = { "key-1", "s-killed", 7, 1250, "SLOW" };
+    struct risk_notification notification = { "key-1", "s-killed", 7, 1250, BEHAVIOUR(SLOW) };
     background->outcome =
         risk_client_notify(background->fixture->client, &notification, caller_until_ms(LIMIT_MS));
     return NULL;
@@ -173,7 +176,7 @@ static void test_killed_during_the_call_is_unknown_and_before_it_not_sent(void *
     assert_string_equal(background.outcome.code, "CONNECTION_LOST");
 
     assert_false(caller_connect(fixture->client, SHORT_CALL_MS));
-    struct risk_notification notification = { "key-1", "s-after", 7, 1250, "NORMAL" };
+    struct risk_notification notification = { "key-1", "s-after", 7, 1250, BEHAVIOUR(NORMAL) };
     struct risk_outcome outcome =
         risk_client_notify(fixture->client, &notification, caller_until_ms(CALL_MS));
     assert_int_equal(outcome.result, RISK_NOT_SENT);
@@ -184,7 +187,7 @@ static void *call_in_silence(void *ctx)
 {
     struct background *background = ctx;
     struct risk_notification notification = { "key-1", "s-killed", 7, 1250,
-                                              "TAKE_EFFECT_THEN_TIME_OUT" };
+                                              BEHAVIOUR(TAKE_EFFECT_THEN_TIME_OUT) };
     background->outcome =
         risk_client_notify(background->fixture->client, &notification, caller_until_ms(LIMIT_MS));
     return NULL;

@@ -119,14 +119,16 @@ static int teardown(void **state)
     return wait_until(no_postgres, fixture.data, END_MS) ? 0 : -1;
 }
 
+#define PAYMENT(id) "{\"payment_id\":\"" id "\",\"account\":1,\"amount_cents\":\"5\"}"
+
 static void test_first_start_makes_a_database_and_ctrl_c_ends_both(void **state)
 {
     (void)state;
     dev_start(fixture.data);
     pid_t postgres = postgres_pid(fixture.data);
     assert_true(postgres > 0);
-    SAGACTL(0, "revision 1", "definition", "apply", SOURCE_DIR "/workers/demo/settlement.json");
-    SAGACTL(0, "started: settlement order-1", "start", "settlement", "order-1", "--input", "{}");
+    SAGACTL(0, "revision 1", "definition", "apply", SOURCE_DIR "/workers/demo/settlement.proto");
+    SAGACTL(0, "started: settlement order-1", "start", "settlement", PAYMENT("order-1"));
     dev_end(SIGINT);
     assert_int_equal(kill(postgres, 0), -1);
     assert_int_equal(postgres_pid(fixture.data), 0);
@@ -136,8 +138,8 @@ static void test_second_start_carries_on_with_the_same_data(void **state)
 {
     (void)state;
     dev_start(fixture.data);
-    SAGACTL(0, "a worker that serves bank.debit_account", "where", "order-1");
-    SAGACTL(0, "is there already", "start", "settlement", "order-1", "--input", "{}");
+    SAGACTL(0, "a worker that serves bank.v1.Settlement.DebitAccount", "where", "order-1");
+    SAGACTL(0, "is there already", "start", "settlement", PAYMENT("order-1"));
     dev_end(SIGTERM);
 }
 
@@ -159,7 +161,7 @@ static void test_kill_9_takes_postgresql_along_and_loses_nothing(void **state)
     (void)state;
     if (!fixture.dev)
         dev_start(fixture.data);
-    SAGACTL(0, "started", "start", "settlement", "order-2");
+    SAGACTL(0, "started", "start", "settlement", PAYMENT("order-2"));
     test_process_kill(fixture.dev);
     fixture.dev = test_process_free(fixture.dev);
     dev_start(fixture.data); /* waits until the former PostgreSQL has ended */

@@ -24,6 +24,7 @@ CREATE TABLE debits (
 CREATE TABLE refunds (
     refund_id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     settlement_id text NOT NULL,
+    debit_id      bigint, -- what it gives back; NULL: the debit's answer was lost
     account       integer NOT NULL REFERENCES accounts,
     amount_cents  bigint NOT NULL CHECK (amount_cents > 0),
     made_at       timestamptz NOT NULL DEFAULT now()
@@ -34,6 +35,7 @@ CREATE TABLE ledger (
     entry_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     settlement_id text NOT NULL,
     kind          text NOT NULL CHECK (kind IN ('SETTLEMENT', 'REVERSAL')),
+    about_id      bigint, -- the debit's; of a reversal, the entry's: NULL where its answer was lost
     account       integer NOT NULL REFERENCES accounts,
     amount_cents  bigint NOT NULL CHECK ((kind = 'SETTLEMENT') = (amount_cents > 0)),
     written_at    timestamptz NOT NULL DEFAULT now()
@@ -59,6 +61,19 @@ SELECT settlement_id,
                0, 0, amount_cents
           FROM ledger) AS moves
  GROUP BY settlement_id;
+
+-- Of rows that say which row they are about: those for which that is another settlement's, or none.
+CREATE VIEW wrong_links AS
+SELECT r.settlement_id FROM refunds AS r LEFT JOIN debits AS d USING (debit_id)
+ WHERE r.debit_id IS NOT NULL AND d.settlement_id IS DISTINCT FROM r.settlement_id
+UNION ALL
+SELECT l.settlement_id FROM ledger AS l LEFT JOIN debits AS d ON d.debit_id = l.about_id
+ WHERE l.kind = 'SETTLEMENT' AND d.settlement_id IS DISTINCT FROM l.settlement_id
+UNION ALL
+SELECT l.settlement_id FROM ledger AS l LEFT JOIN ledger AS e
+    ON e.entry_id = l.about_id AND e.kind = 'SETTLEMENT'
+ WHERE l.kind = 'REVERSAL' AND l.about_id IS NOT NULL
+   AND e.settlement_id IS DISTINCT FROM l.settlement_id;
 
 COMMIT;
 

@@ -67,9 +67,9 @@ static void audit_settled(struct audit *audit, int number, const struct record *
         fault(audit, number, "settled, but risk's log has it %" PRId64 " times", record->notified);
     if (record->withdrawn != 0)
         fault(audit, number, "settled, but its notification was withdrawn");
-    if (settlement_is_over_balance(plan) || plan->risk == SETTLEMENT_RISK_REFUSE ||
-        plan->risk == SETTLEMENT_RISK_TAKE_EFFECT_THEN_TIME_OUT ||
-        plan->risk == SETTLEMENT_RISK_TRY_LATER)
+    if (settlement_is_over_balance(plan) || plan->risk == SETTLEMENT_RISK(REFUSE) ||
+        plan->risk == SETTLEMENT_RISK(TAKE_EFFECT_THEN_TIME_OUT) ||
+        plan->risk == SETTLEMENT_RISK(TRY_LATER))
         fault(audit, number, "settled, although nobody said yes");
 }
 
@@ -93,7 +93,7 @@ static void audit_parked(struct audit *audit, int number, const struct record *r
                          const struct settlement *plan)
 {
     audit->parked++;
-    if (plan->risk == SETTLEMENT_RISK_TAKE_EFFECT_THEN_TIME_OUT)
+    if (plan->risk == SETTLEMENT_RISK(TAKE_EFFECT_THEN_TIME_OUT))
         audit->replies_lost++;
     const struct saga_seen *saga = &record->saga;
     if (saga->park_reason != SAGA__V1__PARK_REASON__PARK_REASON_OUTCOME_UNKNOWN ||
@@ -117,7 +117,7 @@ static void audit_state(struct audit *audit, int number, const struct record *re
         audit_parked(audit, number, record, plan);
         return;
     case STATE(RUNNING):
-        if (plan->risk == SETTLEMENT_RISK_TRY_LATER) {
+        if (plan->risk == SETTLEMENT_RISK(TRY_LATER)) {
             audit->waiting++;
             audit_at_risk(audit, number, record);
             if (record->notified != 0)
@@ -174,6 +174,9 @@ void books_audit(const struct books *books, struct audit *ret)
     if (books->accounts_wrong)
         fault(&audit, 0, "%" PRId64 " accounts are not opening - debits + refunds",
               books->accounts_wrong);
+    if (books->links_wrong)
+        fault(&audit, 0, "%" PRId64 " refunds or ledger entries are not about their own settlement",
+              books->links_wrong);
     if (books->strangers)
         fault(&audit, 0, "%" PRId64 " rows, lines or sagas of settlements that nobody started",
               books->strangers);

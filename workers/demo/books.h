@@ -21,6 +21,7 @@ struct books {
     struct record *records; /* owned; [1] to [count] */
     int64_t accounts, opening_cents, balance_cents, ledger_cents;
     int64_t accounts_wrong; /* balance is not opening - debits + refunds */
+    int64_t links_wrong;    /* rows that are about a row of another settlement, or of none */
     int64_t strangers;      /* sagas, rows and lines of settlements that nobody started */
 };
 

@@ -40,7 +40,8 @@ static int read_totals(struct books *books, PGconn *conn, struct err *err)
                    " (SELECT coalesce(sum(amount_cents), 0)::bigint FROM ledger),"
                    " count(*) FILTER (WHERE balance_cents <> opening_cents"
                    " - (SELECT coalesce(sum(amount_cents), 0) FROM debits WHERE account = a.id)"
-                   " + (SELECT coalesce(sum(amount_cents), 0) FROM refunds WHERE account = a.id))"
+                   " + (SELECT coalesce(sum(amount_cents), 0) FROM refunds WHERE account = a.id)),"
+                   " (SELECT count(*) FROM wrong_links)"
                    " FROM accounts AS a",
                    &res, err);
     if (rc)
@@ -50,6 +51,7 @@ static int read_totals(struct books *books, PGconn *conn, struct err *err)
     books->balance_cents = number_at(res, 0, 2);
     books->ledger_cents = number_at(res, 0, 3);
     books->accounts_wrong = number_at(res, 0, 4);
+    books->links_wrong = number_at(res, 0, 5);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "message.h"
 
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
@@ -187,14 +188,6 @@ static void set_result_of(struct caller_reply *reply, grpc_status_code status)
     }
 }
 
-static bool pack(const ProtobufCMessage *message, struct buf *buf)
-{
-    uint8_t *room = buf_room(buf, protobuf_c_message_get_packed_size(message) + 1);
-    if (room)
-        buf_added(buf, protobuf_c_message_pack(message, room));
-    return room != NULL;
-}
-
 int64_t caller_until_ms(int64_t timeout_ms)
 {
     return clock_mono_ms(&clock_system) + timeout_ms;
@@ -205,7 +198,7 @@ void caller_call(struct caller *caller, const char *path, const ProtobufCMessage
 {
     CLEANUP(buf_done) struct buf packed = { 0 };
     *ret = (struct caller_reply){ 0 };
-    if (!pack(request, &packed)) {
+    if (!message_pack(request, &packed)) {
         set_result(ret, CALLER_NOT_SENT, "OUT_OF_MEMORY");
         return;
     }

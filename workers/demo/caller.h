@@ -44,10 +44,4 @@ static inline void caller_reply_done(struct caller_reply *reply)
 }
 struct caller *caller_free(struct caller *caller); /* NULL is fine; always returns NULL */
 
-/* protobuf-c's fields are not const; packing only reads. */
-static inline char *caller_borrow(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
-
 #endif

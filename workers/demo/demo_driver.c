@@ -2,9 +2,12 @@
  *   demo_driver STORY run     --sagad A --count N [--start-seconds S] [--limit-seconds S]
  *   demo_driver STORY books   --sagad A --count N SOURCES    the books, in figures
  *   demo_driver STORY verdict (the same)      what is wrong, then the last line; 0 only if nothing
- * is demo_driver STORY ids     --count N       which key is what STORY is settlement (SOURCES:
- * --bank CONNINFO --risk-log FILE) or fulfilment (SOURCES: --shop SOCKET --logistics-log FILE
- * --cache SOCKET). */
+ * is demo_driver fulfilment branches --sagad A --count N       the same about the parallel steps
+ *   demo_driver STORY ids     --count N       which key is what
+ *
+ * STORY is settlement (SOURCES: --bank CONNINFO --risk-log FILE) or fulfilment (SOURCES: --shop
+ * SOCKET
+ * --logistics-log FILE --cache SOCKET). */
 #include "driver_report.h"
 #include "driver_run.h"
 #include "fulfilment.h"
@@ -103,9 +106,11 @@ static bool parse(int argc, char **argv, const struct program **ret_program, str
             return false;
     }
     bool is_ids = strcmp(arguments.command, "ids") == 0;
+    bool is_branches =
+        strcmp(arguments.command, "branches") == 0 && program->story == &fulfilment_story;
     bool is_audit =
         strcmp(arguments.command, "books") == 0 || strcmp(arguments.command, "verdict") == 0;
-    if (!is_ids && !is_audit && strcmp(arguments.command, "run") != 0)
+    if (!is_ids && !is_audit && !is_branches && strcmp(arguments.command, "run") != 0)
         return false;
     *ret_program = program;
     *ret = arguments;
@@ -141,9 +146,12 @@ static int audit(const struct program *program, const struct arguments *argument
     rc = client_new(arguments->sagad, &client, err);
     if (!rc)
         rc = sagas_look(client, &sagas, err);
-    if (!rc)
+    bool is_branches = strcmp(arguments->command, "branches") == 0;
+    if (!rc && is_branches)
+        rc = branches_report(client, &sagas, ret_faultless, err);
+    if (!rc && !is_branches)
         rc = sagas_look_at_parked(client, &sagas, err);
-    if (!rc)
+    if (!rc && !is_branches)
         rc = program->report(&arguments->sources, client, &sagas,
                              strcmp(arguments->command, "books") == 0 ? REPORT_BOOKS
                                                                       : REPORT_VERDICT,
@@ -169,6 +177,7 @@ int main(int argc, char **argv)
                       "usage: demo_driver STORY run --sagad ADDRESS --count N [--start-seconds S]"
                       " [--limit-seconds S]\n"
                       "       demo_driver STORY books|verdict --sagad ADDRESS --count N SOURCES\n"
+                      "       demo_driver fulfilment branches --sagad ADDRESS --count N\n"
                       "       demo_driver STORY ids --count N\n"
                       "STORY, SOURCES: settlement, --bank CONNINFO --risk-log FILE\n"
                       "             or fulfilment, --shop SOCKET --logistics-log FILE"

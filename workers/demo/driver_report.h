@@ -21,6 +21,11 @@ MUST_USE int settlement_report(const struct report_sources *sources, struct clie
 MUST_USE int fulfilment_report(const struct report_sources *sources, struct client *client,
                                const struct sagas *sagas, enum report_kind kind,
                                bool *ret_faultless, struct err *err);
+/* Of the fulfilments: were both branches under way at the same time, was everything taken back in
+ * reverse order; and, to be looked at, "together ord-000001" and "undone ord-000012", a line each.
+ */
+MUST_USE int branches_report(struct client *client, const struct sagas *sagas, bool *ret_faultless,
+                             struct err *err);
 /* Which key is what: "lost stl-000013", a line each. */
 void settlement_print_ids(int count);
 void fulfilment_print_ids(int count);

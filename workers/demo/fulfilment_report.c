@@ -7,18 +7,25 @@
 
 static void print_books(const struct order_books *books, const struct order_audit *audit)
 {
-    struct report_column confirmed = { 0 }, cancelled = { 0 }, made = { 0 }, undone = { 0 };
+    struct report_column confirmed = { 0 }, cancelled = { 0 }, handed_over = { 0 }, made = { 0 },
+                         undone = { 0 }, picked = { 0 }, put_back = { 0 };
     int64_t live = 0;
     for (int number = 1; number <= books->count; number++) {
         const struct order_record *record = &books->records[number];
         report_column_add(&confirmed, record->confirmed);
         report_column_add(&cancelled, record->cancelled);
+        report_column_add(&handed_over, record->handed_over);
+        report_column_add(&picked, record->picked);
+        report_column_add(&put_back, record->put_back);
         report_column_add(&made, record->waybills_made);
         report_column_add(&undone, record->waybills_cancelled);
         live += record->waybills_made - record->waybills_cancelled;
     }
     report_column_print("orders confirmed", "orders", &confirmed);
     report_column_print("orders cancelled", "orders", &cancelled);
+    report_column_print("goods picked", "orders", &picked);
+    report_column_print("goods put back", "orders", &put_back);
+    report_column_print("orders handed over", "orders", &handed_over);
     report_column_print("logistics' log: created", "orders", &made);
     report_column_print("logistics' log: cancelled", "orders", &undone);
     (void)printf("  waybills now               %6" PRId64 "\n", live);
@@ -75,16 +82,16 @@ int fulfilment_report(const struct report_sources *sources, struct client *clien
 
 static const char *word_of(const struct fulfilment_plan *plan)
 {
-    switch (plan->fulfilment.logistics) {
-    case FULFILMENT_TAKE_EFFECT_THEN_TIME_OUT:
+    switch ((int)plan->logistics) {
+    case FULFILMENT_LOGISTICS(TAKE_EFFECT_THEN_TIME_OUT):
         return plan->express ? "window" : "reply-lost";
-    case FULFILMENT_LAND_LATE:
+    case FULFILMENT_LOGISTICS(LAND_LATE):
         return plan->express ? NULL : "late";
-    case FULFILMENT_GET_LOST:
+    case FULFILMENT_LOGISTICS(GET_LOST):
         return plan->express ? NULL : "request-lost";
-    case FULFILMENT_GO_SILENT:
+    case FULFILMENT_LOGISTICS(GO_SILENT):
         return "silent";
-    case FULFILMENT_EXISTS_ELSEWHERE:
+    case FULFILMENT_LOGISTICS(EXISTS_ELSEWHERE):
         return "foreign";
     default:
         return NULL;

@@ -1,13 +1,14 @@
-/* The worker of the fulfilment demo: the order row under the guard, logistics over gRPC, the cache.
+/* The worker of the fulfilment demo: the order row and the goods under the guard, logistics over
+ * gRPC, the cache.
  * Every mapping from what happened to what is reported is in this file and in shop.c. */
 #include "cache.h"
 #include "fulfilment.h"
 #include "logistics_client.h"
+#include "message.h"
 #include "shop.h"
 #include "worker_program.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum {
     THREADS = 16,
@@ -21,16 +22,17 @@ enum {
     PROBE_TIMEOUT_MS = 1000,
 };
 
-/* The setters fail only when memory is out; the task is then reported as UNKNOWN. */
-static void report(struct saga_task *task, const struct logistics_outcome *outcome)
+/* `answer`: if it took effect. The setters fail only when memory is out; the task is then reported
+ * as UNKNOWN. */
+static void report(struct saga_task *task, const struct logistics_outcome *outcome,
+                   const ProtobufCMessage *answer)
 {
-    const char *waybill = outcome->waybill;
     switch (outcome->result) {
     case LOGISTICS_DONE:
-        (void)saga_task_done(task, waybill, strlen(waybill));
+        (void)worker_done(task, answer);
         return;
     case LOGISTICS_EXISTS:
-        (void)saga_task_already_done(task, waybill, strlen(waybill), outcome->ours);
+        (void)worker_already_done(task, answer, outcome->ours);
         return;
     case LOGISTICS_REFUSED:
     case LOGISTICS_INVALID:
@@ -49,37 +51,36 @@ static void report(struct saga_task *task, const struct logistics_outcome *outco
 static void create_waybill(struct saga_task *task, void *ctx)
 {
     struct caller *logistics = ctx;
-    struct saga_bytes input = saga_task_input(task);
-    struct fulfilment fulfilment;
-    struct err err;
-    if (fulfilment_decode(input.data, input.size, &fulfilment, &err)) {
-        (void)saga_task_rejected(task, "BAD_INPUT", err.msg);
-        return;
-    }
+    CLEANUP(message_p) Shop__V1__Order *asked = worker_request(task, &shop__v1__order__descriptor);
     int64_t until_ms;
-    if (!worker_may_call(task, logistics, LOGISTICS_CONNECT_MS, LOGISTICS_TIMEOUT_MS, &until_ms))
+    if (!asked || !shop_takes_order(task, asked) ||
+        !worker_may_call(task, logistics, LOGISTICS_CONNECT_MS, LOGISTICS_TIMEOUT_MS, &until_ms))
         return;
     struct logistics_order order = {
         .idempotency_key = saga_task_idempotency_key(task),
-        .order_id = saga_task_saga_id(task),
-        .parcels = fulfilment.parcels,
-        .behaviour = fulfilment_logistics_name(fulfilment.logistics),
+        .order_id = asked->order_id,
+        .parcels = asked->parcels,
+        .behaviour = asked->logistics,
     };
     struct logistics_outcome outcome = logistics_create(logistics, &order, until_ms);
-    report(task, &outcome);
+    Shop__V1__Waybill waybill = SHOP__V1__WAYBILL__INIT;
+    waybill.number = outcome.waybill;
+    report(task, &outcome, &waybill.base);
 }
 
 /* The books of logistics, by the key of the attempts that are asked about. Whatever keeps us from
  * reading them says nothing about what is in them. */
-static void probe_waybill(struct saga_task *task, void *ctx)
+static void find_waybill(struct saga_task *task, void *ctx)
 {
     struct caller *logistics = ctx;
     bool connected = caller_connect(logistics, LOGISTICS_CONNECT_MS); /* the call says it, too */
     struct logistics_outcome outcome =
         logistics_find(logistics, saga_task_idempotency_key(task),
                        worker_call_until_ms(task, connected ? PROBE_TIMEOUT_MS : 0));
+    Shop__V1__Waybill waybill = SHOP__V1__WAYBILL__INIT;
+    waybill.number = outcome.waybill;
     if (outcome.result == LOGISTICS_DONE)
-        (void)saga_task_done(task, outcome.waybill, strlen(outcome.waybill));
+        (void)worker_done(task, &waybill.base);
     else if (outcome.result == LOGISTICS_NOT_FOUND)
         (void)saga_task_not_done(task);
     else
@@ -89,26 +90,29 @@ static void probe_waybill(struct saga_task *task, void *ctx)
 static void cancel_waybill(struct saga_task *task, void *ctx)
 {
     struct caller *logistics = ctx;
+    CLEANUP(message_p) Shop__V1__Order *order = worker_request(task, &shop__v1__order__descriptor);
     int64_t until_ms;
-    if (!worker_may_call(task, logistics, LOGISTICS_CONNECT_MS, LOGISTICS_TIMEOUT_MS, &until_ms))
+    if (!order ||
+        !worker_may_call(task, logistics, LOGISTICS_CONNECT_MS, LOGISTICS_TIMEOUT_MS, &until_ms))
         return;
-    struct logistics_outcome outcome = logistics_cancel(logistics, saga_task_idempotency_key(task),
-                                                        saga_task_saga_id(task), until_ms);
-    report(task, &outcome);
+    struct logistics_outcome outcome =
+        logistics_cancel(logistics, saga_task_idempotency_key(task), order->order_id, until_ms);
+    report(task, &outcome, NULL);
 }
 
 static void warm_cache(struct saga_task *task, void *ctx)
 {
-    struct saga_bytes waybill = { 0 };
+    CLEANUP(message_p)
+    Shop__V1__CacheRequest *request = worker_request(task, &shop__v1__cache_request__descriptor);
+    if (!request || !shop_takes_order(task, request->input))
+        return;
     char value[128];
-    (void)saga_task_output_of(task, "create_waybill", &waybill); /* none: without a number */
-    int size = waybill.size < 64 ? (int)waybill.size : 64;
-    (void)snprintf(value, sizeof value, "CONFIRMED %.*s", size, /* fits */
-                   waybill.data ? (const char *)waybill.data : "");
-    struct cache_outcome outcome = cache_write(ctx, saga_task_saga_id(task), value);
+    (void)snprintf(value, sizeof value, "CONFIRMED %.64s", /* fits */
+                   request->create_waybill ? request->create_waybill->number : "");
+    struct cache_outcome outcome = cache_write(ctx, request->input->order_id, value);
     switch (outcome.result) {
     case CACHE_WRITTEN:
-        (void)saga_task_done(task, NULL, 0);
+        (void)worker_done(task, NULL);
         return;
     case CACHE_EXHAUSTED:
         (void)saga_task_retry(task, "POOL_EXHAUSTED", outcome.message, 0);
@@ -129,12 +133,15 @@ static int serve(const char *sagad, const char *id, struct shop *shop, struct ca
                  struct cache *cache)
 {
     const struct worker_handler handlers[] = {
-        { "shop.confirm_order", SHOP_IN_FLIGHT, shop_confirm_order, shop },
-        { "shop.cancel_order", SHOP_IN_FLIGHT, shop_cancel_order, shop },
-        { "logistics.create_waybill", LOGISTICS_IN_FLIGHT, create_waybill, logistics },
-        { "logistics.create_waybill.probe", PROBES_IN_FLIGHT, probe_waybill, logistics },
-        { "logistics.cancel_waybill", LOGISTICS_IN_FLIGHT, cancel_waybill, logistics },
-        { "shop.warm_cache", CACHE_IN_FLIGHT, warm_cache, cache },
+        { "shop.v1.Fulfilment.ConfirmOrder", SHOP_IN_FLIGHT, shop_confirm_order, shop },
+        { "shop.v1.Fulfilment.CancelOrder", SHOP_IN_FLIGHT, shop_cancel_order, shop },
+        { "shop.v1.Fulfilment.CreateWaybill", LOGISTICS_IN_FLIGHT, create_waybill, logistics },
+        { "shop.v1.Fulfilment.FindWaybill", PROBES_IN_FLIGHT, find_waybill, logistics },
+        { "shop.v1.Fulfilment.CancelWaybill", LOGISTICS_IN_FLIGHT, cancel_waybill, logistics },
+        { "shop.v1.Fulfilment.PickGoods", SHOP_IN_FLIGHT, shop_pick_goods, shop },
+        { "shop.v1.Fulfilment.PutBack", SHOP_IN_FLIGHT, shop_put_back, shop },
+        { "shop.v1.Fulfilment.HandOver", SHOP_IN_FLIGHT, shop_hand_over, shop },
+        { "shop.v1.Fulfilment.WarmCache", CACHE_IN_FLIGHT, warm_cache, cache },
     };
     const struct worker_program program = { .name = "fulfilment_worker",
                                             .sagad = sagad,

@@ -1,6 +1,7 @@
 #include "logistics_client.h"
 
-#include <demo/logistics.pb-c.h>
+#include "message.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -50,38 +51,15 @@ static bool read_duplicate(const struct caller_reply *reply, const char *our_key
     return true;
 }
 
-static bool behaviour_of(const char *name, Demo__Logistics__V1__Behaviour *ret)
-{
-    char full[64];
-    (void)snprintf(full, sizeof full, "BEHAVIOUR_%s", name); /* a cut name is no known name */
-    const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value_by_name(
-        &demo__logistics__v1__behaviour__descriptor, full);
-    if (!value)
-        return false;
-    *ret = (Demo__Logistics__V1__Behaviour)value->value;
-    return true;
-}
-
-static void create_reply_p(create_reply **reply)
-{
-    demo__logistics__v1__create_waybill_reply__free_unpacked(*reply, NULL);
-}
-
-static void find_reply_p(find_reply **reply)
-{
-    demo__logistics__v1__find_waybill_reply__free_unpacked(*reply, NULL);
-}
-
 struct logistics_outcome logistics_create(struct caller *logistics,
                                           const struct logistics_order *order, int64_t until_ms)
 {
     Demo__Logistics__V1__CreateWaybillRequest request =
         DEMO__LOGISTICS__V1__CREATE_WAYBILL_REQUEST__INIT;
-    if (!behaviour_of(order->behaviour, &request.behaviour))
-        return outcome_of(LOGISTICS_INVALID, "BEHAVIOUR", "the behaviour has no such name", "");
-    request.idempotency_key = caller_borrow(order->idempotency_key);
-    request.order_id = caller_borrow(order->order_id);
+    request.idempotency_key = message_borrow(order->idempotency_key);
+    request.order_id = message_borrow(order->order_id);
     request.parcels = order->parcels;
+    request.behaviour = order->behaviour;
     CLEANUP(caller_reply_done) struct caller_reply reply;
     caller_call(logistics, METHOD("CreateWaybill"), &request.base, until_ms, &reply);
     struct logistics_outcome outcome;
@@ -89,7 +67,7 @@ struct logistics_outcome logistics_create(struct caller *logistics,
         return outcome;
     if (reply.result != CALLER_ANSWERED)
         return outcome_of_failure(&reply);
-    CLEANUP(create_reply_p)
+    CLEANUP(message_p)
     create_reply *said =
         demo__logistics__v1__create_waybill_reply__unpack(NULL, reply.data.size, reply.data.data);
     if (!said)
@@ -106,12 +84,12 @@ struct logistics_outcome logistics_find(struct caller *logistics, const char *id
 {
     Demo__Logistics__V1__FindWaybillRequest request =
         DEMO__LOGISTICS__V1__FIND_WAYBILL_REQUEST__INIT;
-    request.idempotency_key = caller_borrow(idempotency_key);
+    request.idempotency_key = message_borrow(idempotency_key);
     CLEANUP(caller_reply_done) struct caller_reply reply;
     caller_call(logistics, METHOD("FindWaybill"), &request.base, until_ms, &reply);
     if (reply.result != CALLER_ANSWERED)
         return outcome_of_failure(&reply);
-    CLEANUP(find_reply_p)
+    CLEANUP(message_p)
     find_reply *said =
         demo__logistics__v1__find_waybill_reply__unpack(NULL, reply.data.size, reply.data.data);
     if (!said)
@@ -125,8 +103,8 @@ struct logistics_outcome logistics_cancel(struct caller *logistics, const char *
 {
     Demo__Logistics__V1__CancelWaybillRequest request =
         DEMO__LOGISTICS__V1__CANCEL_WAYBILL_REQUEST__INIT;
-    request.idempotency_key = caller_borrow(idempotency_key);
-    request.order_id = caller_borrow(order_id);
+    request.idempotency_key = message_borrow(idempotency_key);
+    request.order_id = message_borrow(order_id);
     CLEANUP(caller_reply_done) struct caller_reply reply;
     caller_call(logistics, METHOD("CancelWaybill"), &request.base, until_ms, &reply);
     if (reply.result != CALLER_ANSWERED) /* an OK is the whole answer */

@@ -6,6 +6,8 @@
 
 #include "caller.h"
 
+#include <demo/logistics.pb-c.h>
+
 enum logistics_result {
     LOGISTICS_DONE,      /* it took effect; of a search: it is there */
     LOGISTICS_NOT_FOUND, /* of a search: the books have nothing under this key, now */
@@ -19,7 +21,7 @@ enum logistics_result {
 struct logistics_order {
     const char *idempotency_key, *order_id;
     int parcels;
-    const char *behaviour; /* "NORMAL", ...: an unknown name is LOGISTICS_INVALID */
+    Demo__Logistics__V1__Behaviour behaviour;
 };
 
 struct logistics_outcome {

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "effect_log.h"
+#include "message.h"
 
 #include <demo/logistics.pb-c.h>
 #include <inttypes.h>
@@ -137,11 +138,7 @@ int logistics_tick(struct logistics_desk *desk, int64_t mono_ms, struct err *err
 
 static int pack(const ProtobufCMessage *message, struct buf *reply, struct err *err)
 {
-    uint8_t *room = buf_room(reply, protobuf_c_message_get_packed_size(message) + 1);
-    if (!room)
-        return err_set(err, ERR_NOMEM, "logistics reply");
-    buf_added(reply, protobuf_c_message_pack(message, room));
-    return 0;
+    return message_pack(message, reply) ? 0 : err_set(err, ERR_NOMEM, "logistics reply");
 }
 
 static int say(struct buf *reply, Demo__Logistics__V1__CreateWaybillReply__Verdict verdict,
@@ -153,7 +150,7 @@ static int say(struct buf *reply, Demo__Logistics__V1__CreateWaybillReply__Verdi
         number_of(waybill, number);
     said.verdict = verdict;
     said.waybill = number;
-    said.message = (char *)(uintptr_t)message; /* only packed, never written to */
+    said.message = message_borrow(message);
     return pack(&said.base, reply, err);
 }
 

@@ -12,6 +12,7 @@ enum order_state {
     ORDER_MISSING,
     ORDER_PENDING,
     ORDER_CONFIRMED,
+    ORDER_HANDED_OVER,
     ORDER_CANCELLED,
     ORDER_WITHDRAWN
 };
@@ -19,7 +20,10 @@ enum order_state {
 struct order_record { /* of one order */
     struct saga_seen saga;
     enum order_state state;
-    int64_t confirmed, cancelled;              /* how often, by the shop's row */
+    int64_t confirmed, cancelled, handed_over; /* how often, by the shop's row */
+    int64_t picked, put_back;                  /* rows in the warehouse */
+    int64_t parcels;                           /* that were handed over */
+    bool has_waybill;                          /* they were, by one */
     int64_t waybills_made, waybills_cancelled; /* lines in the logistics service's log */
     bool cached;
     bool cache_left_out; /* the saga went on without the cache, or without knowing about it */
@@ -47,7 +51,7 @@ void order_books_done(struct order_books *books);
 
 /* What sagad says; `sagas` are of the same count. */
 void order_books_take_sagas(struct order_books *books, const struct sagas *sagas);
-/* `socket`: MariaDB's. */
+/* `socket`: that of the MariaDB with shop and warehouse. */
 MUST_USE int order_books_read_shop(struct order_books *books, const char *socket, struct err *err);
 MUST_USE int order_books_read_log(struct order_books *books, const char *path, struct err *err);
 /* `socket`: Redis's. Asks sagad about the fulfilled ones that are not in the cache. */

@@ -28,9 +28,8 @@ static void cache_p(struct cache **cache)
 static enum order_state state_of(const char *name)
 {
     static const char *const names[] = {
-        [ORDER_PENDING] = "PENDING",
-        [ORDER_CONFIRMED] = "CONFIRMED",
-        [ORDER_CANCELLED] = "CANCELLED",
+        [ORDER_PENDING] = "PENDING",         [ORDER_CONFIRMED] = "CONFIRMED",
+        [ORDER_HANDED_OVER] = "HANDED_OVER", [ORDER_CANCELLED] = "CANCELLED",
         [ORDER_WITHDRAWN] = "WITHDRAWN",
     };
     for (size_t i = ORDER_PENDING; i < ARRAY_LEN(names); i++)
@@ -45,14 +44,41 @@ static void take_order(struct order_books *books, char **row)
     int number = story_number_of(&fulfilment_story, books->count, row[0]);
     enum order_state state = state_of(row[1]);
     int64_t confirmed = strtoll(row[2], NULL, 10), cancelled = strtoll(row[3], NULL, 10);
+    int64_t handed_over = strtoll(row[4], NULL, 10);
     if (!number) {
-        books->strangers += confirmed > 0 || cancelled > 0;
+        books->strangers += confirmed > 0 || cancelled > 0 || handed_over > 0;
         return;
     }
     struct order_record *record = &books->records[number];
     record->state = state;
     record->confirmed = confirmed;
     record->cancelled = cancelled;
+    record->handed_over = handed_over;
+    record->parcels = strtoll(row[5], NULL, 10);
+    record->has_waybill = *row[6] != '\0';
+}
+
+static void take_picks(struct order_books *books, char **row)
+{
+    int number = story_number_of(&fulfilment_story, books->count, row[0]);
+    if (!number) {
+        books->strangers++;
+        return;
+    }
+    books->records[number].picked = strtoll(row[1], NULL, 10);
+    books->records[number].put_back = strtoll(row[2], NULL, 10);
+}
+
+static int read_rows(MYSQL *conn, const char *sql, void (*take)(struct order_books *, char **),
+                     struct order_books *books, struct err *err)
+{
+    CLEANUP(result_p)
+    MYSQL_RES *result = mysql_query(conn, sql) ? NULL : mysql_store_result(conn);
+    if (!result)
+        return err_set(err, ERR_UNAVAILABLE, "shop: %s", mysql_error(conn));
+    for (MYSQL_ROW row = mysql_fetch_row(result); row; row = mysql_fetch_row(result))
+        take(books, row);
+    return 0;
 }
 
 int order_books_read_shop(struct order_books *books, const char *socket, struct err *err)
@@ -60,15 +86,18 @@ int order_books_read_shop(struct order_books *books, const char *socket, struct 
     CLEANUP(conn_p) MYSQL *conn = mysql_init(NULL);
     if (!conn)
         return err_set(err, ERR_NOMEM, "shop");
-    if (!mysql_real_connect(conn, NULL, "worker", "", "shop", 0, socket, 0) ||
-        mysql_query(conn, "SELECT order_id, state, confirmed, cancelled FROM orders"))
+    if (!mysql_real_connect(conn, NULL, "worker", "", "shop", 0, socket, 0))
         return err_set(err, ERR_UNAVAILABLE, "shop: %s", mysql_error(conn));
-    CLEANUP(result_p) MYSQL_RES *result = mysql_store_result(conn);
-    if (!result)
-        return err_set(err, ERR_UNAVAILABLE, "shop: %s", mysql_error(conn));
-    for (MYSQL_ROW row = mysql_fetch_row(result); row; row = mysql_fetch_row(result))
-        take_order(books, row);
-    return 0;
+    int rc = read_rows(conn,
+                       "SELECT order_id, state, confirmed, cancelled, handed_over,"
+                       " coalesce(parcels, 0), coalesce(waybill, '') FROM orders",
+                       take_order, books, err);
+    if (!rc)
+        rc = read_rows(conn,
+                       "SELECT order_id, sum(kind = 'PICKED'), sum(kind = 'PUT_BACK')"
+                       " FROM warehouse.picks GROUP BY order_id",
+                       take_picks, books, err);
+    return rc;
 }
 
 /* --- logistics -------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 #include "risk_client.h"
 
-#include <demo/risk.pb-c.h>
+#include "message.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -47,39 +48,21 @@ static struct risk_outcome outcome_of_verdict(const Demo__Risk__V1__NotifyReply 
     return outcome;
 }
 
-static bool behaviour_of(const char *name, Demo__Risk__V1__Behaviour *ret)
-{
-    char full[64];
-    (void)snprintf(full, sizeof full, "BEHAVIOUR_%s", name); /* a cut name is no known name */
-    const ProtobufCEnumValue *value =
-        protobuf_c_enum_descriptor_get_value_by_name(&demo__risk__v1__behaviour__descriptor, full);
-    if (!value)
-        return false;
-    *ret = (Demo__Risk__V1__Behaviour)value->value;
-    return true;
-}
-
-static void notify_reply_p(Demo__Risk__V1__NotifyReply **reply)
-{
-    demo__risk__v1__notify_reply__free_unpacked(*reply, NULL);
-}
-
 struct risk_outcome risk_client_notify(struct caller *risk,
                                        const struct risk_notification *notification,
                                        int64_t until_ms)
 {
     Demo__Risk__V1__NotifyRequest request = DEMO__RISK__V1__NOTIFY_REQUEST__INIT;
-    if (!behaviour_of(notification->behaviour, &request.behaviour))
-        return outcome_of(RISK_INVALID, "BEHAVIOUR", "the behaviour has no such name");
-    request.idempotency_key = caller_borrow(notification->idempotency_key);
-    request.settlement_id = caller_borrow(notification->settlement_id);
+    request.idempotency_key = message_borrow(notification->idempotency_key);
+    request.settlement_id = message_borrow(notification->settlement_id);
     request.account = notification->account;
     request.amount_cents = notification->amount_cents;
+    request.behaviour = notification->behaviour;
     CLEANUP(caller_reply_done) struct caller_reply reply;
     caller_call(risk, "/demo.risk.v1.RiskService/Notify", &request.base, until_ms, &reply);
     if (reply.result != CALLER_ANSWERED)
         return outcome_of_failure(&reply);
-    CLEANUP(notify_reply_p)
+    CLEANUP(message_p)
     Demo__Risk__V1__NotifyReply *message =
         demo__risk__v1__notify_reply__unpack(NULL, reply.data.size, reply.data.data);
     if (!message)
@@ -91,8 +74,8 @@ struct risk_outcome risk_client_withdraw(struct caller *risk, const char *idempo
                                          const char *settlement_id, int64_t until_ms)
 {
     Demo__Risk__V1__WithdrawRequest request = DEMO__RISK__V1__WITHDRAW_REQUEST__INIT;
-    request.idempotency_key = caller_borrow(idempotency_key);
-    request.settlement_id = caller_borrow(settlement_id);
+    request.idempotency_key = message_borrow(idempotency_key);
+    request.settlement_id = message_borrow(settlement_id);
     CLEANUP(caller_reply_done) struct caller_reply reply;
     caller_call(risk, "/demo.risk.v1.RiskService/Withdraw", &request.base, until_ms, &reply);
     if (reply.result != CALLER_ANSWERED) /* an OK is the whole answer */

@@ -5,6 +5,8 @@
 
 #include "caller.h"
 
+#include <demo/risk.pb-c.h>
+
 enum risk_result {
     RISK_ACCEPTED,       /* it took effect */
     RISK_REFUSED,        /* a business no: no effect */
@@ -19,7 +21,7 @@ struct risk_notification {
     const char *idempotency_key, *settlement_id;
     int account;
     int64_t amount_cents;
-    const char *behaviour; /* "NORMAL", ...: an unknown name is RISK_INVALID */
+    Demo__Risk__V1__Behaviour behaviour;
 };
 
 struct risk_outcome {

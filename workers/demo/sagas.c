@@ -1,6 +1,7 @@
 #include "sagas.h"
 
 #include "base/mem.h"
+#include "message.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,18 +12,6 @@ enum {
     PAGES_MAX = 20,        /* of a definition: more than any story has */
     CODE_UNAVAILABLE = 14, /* google.rpc.Code */
 };
-
-static char *borrow(const char *text)
-{
-    return (char *)(uintptr_t)text; /* protobuf-c's fields are not const; packing only reads */
-}
-
-static void message_p(void *message)
-{
-    ProtobufCMessage *it = *(ProtobufCMessage **)message;
-    if (it)
-        protobuf_c_message_free_unpacked(it, NULL);
-}
 
 int sagas_create(const struct story *story, int count, struct sagas *ret, struct err *err)
 {
@@ -71,8 +60,7 @@ static int batch_fill(struct batch *batch, const struct sagas *sagas, const int 
         story->encode(numbers[i], sagas->count, &start->input);
         if (start->input.failed)
             return err_set(err, ERR_NOMEM, "start");
-        start->request.definition = borrow(story->definition_of(numbers[i], sagas->count));
-        start->request.saga_id = start->id;
+        start->request.definition = message_borrow(story->definition_of(numbers[i], sagas->count));
         start->request.input.data = start->input.data;
         start->request.input.len = start->input.size;
         batch->requests[i] = &start->request;
@@ -88,13 +76,15 @@ static int take_items(const Saga__V1__BatchStartSagasResponse *response, const s
                        batch->amount);
     for (size_t i = 0; i < batch->amount; i++) {
         const Saga__V1__BatchStartSagasResponse__Item *item = response->items[i];
+        const char *id = batch->starts[i].id;
         bool is_error =
             item->result_case == SAGA__V1__BATCH_START_SAGAS_RESPONSE__ITEM__RESULT_ERROR;
-        if (!is_error)
-            started[i] = true;
-        else if (item->error->code != CODE_UNAVAILABLE)
-            return err_set(err, ERR_INVALID, "start of %s: %s", batch->starts[i].id,
-                           item->error->message);
+        if (is_error && item->error->code != CODE_UNAVAILABLE)
+            return err_set(err, ERR_INVALID, "start of %s: %s", id, item->error->message);
+        if (!is_error && strcmp(item->saga->saga_id, id) != 0)
+            return err_set(err, ERR_INTERNAL, "start of %s: sagad calls it \"%s\"", id,
+                           item->saga->saga_id);
+        started[i] = !is_error;
     }
     return 0;
 }
@@ -142,10 +132,10 @@ static int look_at(struct client *client, struct sagas *sagas, const char *defin
     const char *token = "";
     for (int pages = 0; pages < PAGES_MAX; pages++) {
         Saga__V1__ListSagasRequest request = SAGA__V1__LIST_SAGAS_REQUEST__INIT;
-        request.definition = borrow(definition);
+        request.definition = message_borrow(definition);
         request.oldest_first = true;
         request.page_size = PAGE;
-        request.page_token = borrow(token);
+        request.page_token = message_borrow(token);
         ProtobufCMessage *reply = NULL;
         int rc = client_call(client, "/saga.v1.SagaService/ListSagas", &request.base,
                              &saga__v1__list_sagas_response__descriptor, CALL_MS, &reply, err);
@@ -178,14 +168,20 @@ int sagas_look(struct client *client, struct sagas *sagas, struct err *err)
 
 /* --- one in full ------------------------------------------------------------------------------ */
 
+static Saga__V1__SagaRef ref_of(const struct sagas *sagas, int number, char id[STORY_ID_SIZE])
+{
+    Saga__V1__SagaRef ref = SAGA__V1__SAGA_REF__INIT;
+    story_id_format(sagas->story, number, id);
+    ref.definition = message_borrow(sagas->story->definition_of(number, sagas->count));
+    ref.saga_id = id;
+    return ref;
+}
+
 static int get_full(struct client *client, const struct sagas *sagas, int number,
                     ProtobufCMessage **ret, struct err *err)
 {
     char id[STORY_ID_SIZE];
-    story_id_format(sagas->story, number, id);
-    Saga__V1__SagaRef ref = SAGA__V1__SAGA_REF__INIT;
-    ref.definition = borrow(sagas->story->definition_of(number, sagas->count));
-    ref.saga_id = id;
+    Saga__V1__SagaRef ref = ref_of(sagas, number, id);
     Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
     request.saga = &ref;
     request.view = SAGA__V1__SAGA_VIEW__SAGA_VIEW_FULL;
@@ -226,4 +222,26 @@ int sagas_step(struct client *client, const struct sagas *sagas, int number, con
         }
     }
     return err_set(err, ERR_INTERNAL, "get: %s has no step %s", saga->saga_id, step);
+}
+
+int sagas_journal(struct client *client, const struct sagas *sagas, int number,
+                  Saga__V1__ListJournalResponse **ret, struct err *err)
+{
+    char id[STORY_ID_SIZE];
+    Saga__V1__SagaRef ref = ref_of(sagas, number, id);
+    Saga__V1__ListJournalRequest request = SAGA__V1__LIST_JOURNAL_REQUEST__INIT;
+    request.saga = &ref;
+    request.page_size = PAGE;
+    ProtobufCMessage *reply = NULL;
+    int rc = client_call(client, "/saga.v1.SagaService/ListJournal", &request.base,
+                         &saga__v1__list_journal_response__descriptor, CALL_MS, &reply, err);
+    if (rc)
+        return err_wrap(err, "journal of %s", id);
+    Saga__V1__ListJournalResponse *journal = (Saga__V1__ListJournalResponse *)reply;
+    if (!*journal->next_page_token) {
+        *ret = journal;
+        return 0;
+    }
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return err_set(err, ERR_LIMIT, "journal of %s: more than %d entries", id, PAGE);
 }

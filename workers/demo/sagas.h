@@ -1,4 +1,5 @@
-/* The driver's talk with sagad: starts a story's sagas in batches, and sees where they stand. It
+/* The driver's talk with sagad: starts a story's sagas in batches (of their
+ * inputs: the definition makes the keys), and sees where they stand. It
  * repeats what was not answered (the business key makes that harmless), and nothing else. One
  * thread. */
 #ifndef DEMO_SAGAS_H
@@ -38,6 +39,9 @@ MUST_USE int sagas_start(struct client *client, const struct sagas *sagas, const
 MUST_USE int sagas_look(struct client *client, struct sagas *sagas, struct err *err);
 /* After sagas_look: at which step the parked ones stand, which lists do not tell. */
 MUST_USE int sagas_look_at_parked(struct client *client, struct sagas *sagas, struct err *err);
+/* The whole journal of one saga; the caller frees it. ERR_LIMIT: it has more than a page. */
+MUST_USE int sagas_journal(struct client *client, const struct sagas *sagas, int number,
+                           Saga__V1__ListJournalResponse **ret, struct err *err);
 /* One step of one saga: where it stands, and its tries so far. */
 struct saga_step {
     Saga__V1__StepState state;

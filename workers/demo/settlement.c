@@ -1,38 +1,22 @@
 #include "settlement.h"
 
-#include <assert.h>
+#include "message.h"
+
 #include <inttypes.h>
-#include <jansson.h>
-#include <string.h>
 
-static const char *const risk_names[] = {
-    [SETTLEMENT_RISK_NORMAL] = "NORMAL",
-    [SETTLEMENT_RISK_REFUSE] = "REFUSE",
-    [SETTLEMENT_RISK_SLOW] = "SLOW",
-    [SETTLEMENT_RISK_TAKE_EFFECT_THEN_TIME_OUT] = "TAKE_EFFECT_THEN_TIME_OUT",
-    [SETTLEMENT_RISK_ALREADY_EXISTS] = "ALREADY_EXISTS",
-    [SETTLEMENT_RISK_TRY_LATER] = "TRY_LATER",
-};
-static_assert(ARRAY_LEN(risk_names) == SETTLEMENT_RISK_COUNT, "one name for each behaviour");
-
-const char *settlement_risk_name(enum settlement_risk risk)
-{
-    return risk_names[risk];
-}
-
-static enum settlement_risk plan_risk(int number, int count)
+static Demo__Risk__V1__Behaviour plan_risk(int number, int count)
 {
     if (number == count * 7 / 10)
-        return SETTLEMENT_RISK_TRY_LATER;
+        return SETTLEMENT_RISK(TRY_LATER);
     if (number % 25 == 7)
-        return SETTLEMENT_RISK_REFUSE;
+        return SETTLEMENT_RISK(REFUSE);
     if (number % 50 == 13)
-        return SETTLEMENT_RISK_TAKE_EFFECT_THEN_TIME_OUT;
+        return SETTLEMENT_RISK(TAKE_EFFECT_THEN_TIME_OUT);
     if (number % 40 == 21)
-        return SETTLEMENT_RISK_SLOW;
+        return SETTLEMENT_RISK(SLOW);
     if (number % 50 == 31)
-        return SETTLEMENT_RISK_ALREADY_EXISTS;
-    return SETTLEMENT_RISK_NORMAL;
+        return SETTLEMENT_RISK(ALREADY_EXISTS);
+    return SETTLEMENT_RISK(NORMAL);
 }
 
 struct settlement settlement_plan(int number, int count)
@@ -44,7 +28,7 @@ struct settlement settlement_plan(int number, int count)
         .amount_cents = 100 + (int64_t)(spread % 4900),
         .risk = plan_risk(number, count),
     };
-    if (settlement.risk == SETTLEMENT_RISK_NORMAL && number % 100 == 90)
+    if (settlement.risk == SETTLEMENT_RISK(NORMAL) && number % 100 == 90)
         settlement.amount_cents += (int64_t)SETTLEMENT_OPENING_CENTS;
     return settlement;
 }
@@ -64,12 +48,19 @@ static const char *definition_of(int number, int count)
 static void encode(int number, int count, struct buf *buf)
 {
     struct settlement settlement = settlement_plan(number, count);
-    settlement_encode(&settlement, buf);
+    char id[STORY_ID_SIZE];
+    Bank__V1__Payment payment = BANK__V1__PAYMENT__INIT;
+    story_id_format(&settlement_story, number, id);
+    payment.payment_id = id;
+    payment.account = settlement.account;
+    payment.amount_cents = settlement.amount_cents;
+    payment.risk = settlement.risk;
+    (void)message_pack(&payment.base, buf); /* buf->failed says it */
 }
 
 static bool stays(int number, int count)
 {
-    return settlement_plan(number, count).risk == SETTLEMENT_RISK_TRY_LATER;
+    return settlement_plan(number, count).risk == SETTLEMENT_RISK(TRY_LATER);
 }
 
 static const char *const definitions[] = { "settlement", NULL };
@@ -87,52 +78,15 @@ const struct story settlement_story = {
     .stays_at = "notify_risk",
 };
 
-void settlement_encode(const struct settlement *settlement, struct buf *buf)
+int settlement_check(const Bank__V1__Payment *payment, struct err *err)
 {
-    buf_printf(buf, "{\"account\":%d,\"amount_cents\":%" PRId64 ",\"risk\":\"%s\"}",
-               settlement->account, settlement->amount_cents, risk_names[settlement->risk]);
-}
-
-static void json_decref_p(json_t **json)
-{
-    json_decref(*json);
-}
-
-static int decode_risk(const char *name, enum settlement_risk *ret, struct err *err)
-{
-    for (size_t i = 0; i < ARRAY_LEN(risk_names); i++) {
-        if (strcmp(name, risk_names[i]) == 0) {
-            *ret = (enum settlement_risk)i;
-            return 0;
-        }
-    }
-    return err_field(err, "risk",
-                     "settlement: risk is none of NORMAL, REFUSE, SLOW, "
-                     "TAKE_EFFECT_THEN_TIME_OUT, ALREADY_EXISTS, TRY_LATER");
-}
-
-int settlement_decode(const void *data, size_t size, struct settlement *ret, struct err *err)
-{
-    json_error_t why;
-    CLEANUP(json_decref_p)
-    json_t *json = json_loadb(data ? data : "", size, JSON_REJECT_DUPLICATES, &why);
-    if (!json)
-        return err_set(err, ERR_INVALID, "settlement: not JSON: %s", why.text);
-    json_int_t account, amount_cents;
-    const char *risk_name;
-    if (json_unpack_ex(json, &why, JSON_STRICT, "{s:I, s:I, s:s}", "account", &account,
-                       "amount_cents", &amount_cents, "risk", &risk_name))
-        return err_set(err, ERR_INVALID, "settlement: %s", why.text);
-    if (account < 1 || account > SETTLEMENT_ACCOUNTS)
-        return err_field(err, "account", "settlement: account %lld is not 1 to %d",
-                         (long long)account, SETTLEMENT_ACCOUNTS);
-    if (amount_cents < 1)
-        return err_field(err, "amount_cents", "settlement: amount_cents %lld is not positive",
-                         (long long)amount_cents);
-    enum settlement_risk risk;
-    int rc = decode_risk(risk_name, &risk, err);
-    if (rc)
-        return rc;
-    *ret = (struct settlement){ (int)account, amount_cents, risk };
+    if (!payment)
+        return err_field(err, "input", "input: is missing");
+    if (payment->account < 1 || payment->account > SETTLEMENT_ACCOUNTS)
+        return err_field(err, "account", "account: is %" PRId32 ", must be 1 to %d",
+                         payment->account, SETTLEMENT_ACCOUNTS);
+    if (payment->amount_cents < 1)
+        return err_field(err, "amount_cents", "amount_cents: is %" PRId64 ", must be positive",
+                         payment->amount_cents);
     return 0;
 }

@@ -1,6 +1,6 @@
-/* A settlement as the demo plays it: what it moves, how risk will treat it, and its JSON form,
- * which is the input of its saga. The plan is a pure function of (number, count), so whoever audits
- * knows what was meant to happen. Any thread. */
+/* A settlement as the demo plays it: what it moves, and how risk will treat it; and the payment
+ * that is the input of its saga (settlement.proto). The plan is a pure function of (number, count),
+ * so whoever audits knows what was meant to happen. Any thread. */
 #ifndef DEMO_SETTLEMENT_H
 #define DEMO_SETTLEMENT_H
 
@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "story.h"
 
+#include <demo/settlement.pb-c.h>
 #include <stdint.h>
 
 enum {
@@ -16,23 +17,13 @@ enum {
     SETTLEMENT_COUNT_MAX = 5000,        /* more, and honest accounts would run dry */
 };
 
-enum settlement_risk {
-    SETTLEMENT_RISK_NORMAL,
-    SETTLEMENT_RISK_REFUSE,
-    SETTLEMENT_RISK_SLOW,
-    SETTLEMENT_RISK_TAKE_EFFECT_THEN_TIME_OUT,
-    SETTLEMENT_RISK_ALREADY_EXISTS,
-    SETTLEMENT_RISK_TRY_LATER,
-    SETTLEMENT_RISK_COUNT
-};
+#define SETTLEMENT_RISK(name) DEMO__RISK__V1__BEHAVIOUR__BEHAVIOUR_##name
 
 struct settlement {
     int account; /* 1 to SETTLEMENT_ACCOUNTS */
     int64_t amount_cents;
-    enum settlement_risk risk;
+    Demo__Risk__V1__Behaviour risk;
 };
-
-const char *settlement_risk_name(enum settlement_risk risk);
 
 extern const struct story settlement_story;
 
@@ -42,10 +33,7 @@ struct settlement settlement_plan(int number, int count);
 /* More money than any account holds: the bank says no before anything happened. */
 bool settlement_is_over_balance(const struct settlement *settlement);
 
-/* {"account":17,"amount_cents":1250,"risk":"NORMAL"}: the same settlement gives the same bytes. */
-void settlement_encode(const struct settlement *settlement, struct buf *buf);
-/* ERR_INVALID names the field that is missing, unknown or wrong. */
-MUST_USE int settlement_decode(const void *data, size_t size, struct settlement *ret,
-                               struct err *err);
+/* What no plan makes, but a person may: ERR_INVALID names the field that is wrong. */
+MUST_USE int settlement_check(const Bank__V1__Payment *payment, struct err *err);
 
 #endif

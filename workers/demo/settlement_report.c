@@ -73,18 +73,27 @@ int settlement_report(const struct report_sources *sources, struct client *clien
     return rc;
 }
 
+static const char *word_of(Demo__Risk__V1__Behaviour risk)
+{
+    switch ((int)risk) {
+    case SETTLEMENT_RISK(REFUSE):
+        return "refused";
+    case SETTLEMENT_RISK(TAKE_EFFECT_THEN_TIME_OUT):
+        return "lost";
+    case SETTLEMENT_RISK(TRY_LATER):
+        return "stuck";
+    default:
+        return NULL;
+    }
+}
+
 void settlement_print_ids(int count)
 {
-    static const char *const names[SETTLEMENT_RISK_COUNT] = {
-        [SETTLEMENT_RISK_REFUSE] = "refused",
-        [SETTLEMENT_RISK_TAKE_EFFECT_THEN_TIME_OUT] = "lost",
-        [SETTLEMENT_RISK_TRY_LATER] = "stuck",
-    };
     for (int number = 1; number <= count; number++) {
         char id[STORY_ID_SIZE];
-        struct settlement settlement = settlement_plan(number, count);
+        const char *word = word_of(settlement_plan(number, count).risk);
         story_id_format(&settlement_story, number, id);
-        if (names[settlement.risk])
-            (void)printf("%s %s\n", names[settlement.risk], id);
+        if (word)
+            (void)printf("%s %s\n", word, id);
     }
 }

@@ -1,12 +1,12 @@
 /* The worker of the settlement demo: bank steps under the guard, risk steps over gRPC. Every
  * mapping from what happened to what is reported is in this file and in bank.c. */
 #include "bank.h"
+#include "message.h"
 #include "risk_client.h"
 #include "settlement.h"
 #include "worker_program.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum {
     THREADS = 16,
@@ -16,16 +16,17 @@ enum {
     RISK_TIMEOUT_MS = 3000, /* nearly four times its P99 */
 };
 
-/* The setters fail only when memory is out; the task is then reported as UNKNOWN. */
-static void report(struct saga_task *task, const struct risk_outcome *outcome)
+/* `answer`: if it took effect. The setters fail only when memory is out; the task is then reported
+ * as UNKNOWN. */
+static void report(struct saga_task *task, const struct risk_outcome *outcome,
+                   const ProtobufCMessage *answer)
 {
-    const char *reference = outcome->reference;
     switch (outcome->result) {
     case RISK_ACCEPTED:
-        (void)saga_task_done(task, reference, strlen(reference));
+        (void)worker_done(task, answer);
         return;
     case RISK_ALREADY_EXISTS:
-        (void)saga_task_already_done(task, reference, strlen(reference), outcome->ours);
+        (void)worker_already_done(task, answer, outcome->ours);
         return;
     case RISK_REFUSED:
     case RISK_INVALID:
@@ -44,47 +45,46 @@ static void report(struct saga_task *task, const struct risk_outcome *outcome)
 static void notify(struct saga_task *task, void *ctx)
 {
     struct caller *risk = ctx;
-    struct saga_bytes input = saga_task_input(task);
-    struct settlement settlement;
-    struct err err;
-    if (settlement_decode(input.data, input.size, &settlement, &err)) {
-        (void)saga_task_rejected(task, "BAD_INPUT", err.msg);
-        return;
-    }
+    CLEANUP(message_p)
+    Bank__V1__Payment *payment = worker_request(task, &bank__v1__payment__descriptor);
     int64_t until_ms;
-    if (!worker_may_call(task, risk, RISK_CONNECT_MS, RISK_TIMEOUT_MS, &until_ms))
+    if (!payment || !worker_may_call(task, risk, RISK_CONNECT_MS, RISK_TIMEOUT_MS, &until_ms))
         return;
     struct risk_notification notification = {
         .idempotency_key = saga_task_idempotency_key(task),
-        .settlement_id = saga_task_saga_id(task),
-        .account = settlement.account,
-        .amount_cents = settlement.amount_cents,
-        .behaviour = settlement_risk_name(settlement.risk),
+        .settlement_id = payment->payment_id,
+        .account = payment->account,
+        .amount_cents = payment->amount_cents,
+        .behaviour = payment->risk,
     };
     struct risk_outcome outcome = risk_client_notify(risk, &notification, until_ms);
-    report(task, &outcome);
+    Bank__V1__RiskCase risk_case = BANK__V1__RISK_CASE__INIT;
+    risk_case.reference = outcome.reference;
+    report(task, &outcome, &risk_case.base);
 }
 
 static void withdraw(struct saga_task *task, void *ctx)
 {
     struct caller *risk = ctx;
+    CLEANUP(message_p)
+    Bank__V1__Payment *payment = worker_request(task, &bank__v1__payment__descriptor);
     int64_t until_ms;
-    if (!worker_may_call(task, risk, RISK_CONNECT_MS, RISK_TIMEOUT_MS, &until_ms))
+    if (!payment || !worker_may_call(task, risk, RISK_CONNECT_MS, RISK_TIMEOUT_MS, &until_ms))
         return;
-    struct risk_outcome outcome = risk_client_withdraw(risk, saga_task_idempotency_key(task),
-                                                       saga_task_saga_id(task), until_ms);
-    report(task, &outcome);
+    struct risk_outcome outcome =
+        risk_client_withdraw(risk, saga_task_idempotency_key(task), payment->payment_id, until_ms);
+    report(task, &outcome, NULL);
 }
 
 static int serve(const char *sagad, const char *id, struct bank *bank, struct caller *risk)
 {
     const struct worker_handler handlers[] = {
-        { "bank.debit_account", BANK_IN_FLIGHT, bank_debit_account, bank },
-        { "bank.refund_account", BANK_IN_FLIGHT, bank_refund_account, bank },
-        { "bank.write_ledger", BANK_IN_FLIGHT, bank_write_ledger, bank },
-        { "bank.reverse_ledger", BANK_IN_FLIGHT, bank_reverse_ledger, bank },
-        { "risk.notify", RISK_IN_FLIGHT, notify, risk },
-        { "risk.withdraw", RISK_IN_FLIGHT, withdraw, risk },
+        { "bank.v1.Settlement.DebitAccount", BANK_IN_FLIGHT, bank_debit_account, bank },
+        { "bank.v1.Settlement.RefundAccount", BANK_IN_FLIGHT, bank_refund_account, bank },
+        { "bank.v1.Settlement.WriteLedger", BANK_IN_FLIGHT, bank_write_ledger, bank },
+        { "bank.v1.Settlement.ReverseLedger", BANK_IN_FLIGHT, bank_reverse_ledger, bank },
+        { "bank.v1.Settlement.NotifyRisk", RISK_IN_FLIGHT, notify, risk },
+        { "bank.v1.Settlement.WithdrawNotice", RISK_IN_FLIGHT, withdraw, risk },
     };
     const struct worker_program program = { .name = "settlement_worker",
                                             .sagad = sagad,

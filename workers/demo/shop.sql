@@ -2,21 +2,25 @@
 -- Run sql/guard/mysql.sql first, then this, both in the empty database "shop", as its owner:
 --   mariadb shop < sql/guard/mysql.sql && mariadb shop < workers/demo/shop.sql
 --
--- On purpose nothing here refuses a second confirmation or cancelling of an order: what keeps them
+-- On purpose nothing here refuses a second confirmation, cancelling or hand-over of an order: what keeps them
 -- single is the guard, and the audit counts what is really there.
 
 CREATE TABLE orders (
     order_id   varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     -- WITHDRAWN: the customer was faster, nothing is to be done
-    state      enum ('PENDING', 'CONFIRMED', 'CANCELLED', 'WITHDRAWN') NOT NULL,
-    confirmed  int NOT NULL DEFAULT 0, -- how often it was
-    cancelled  int NOT NULL DEFAULT 0
+    state      enum ('PENDING', 'CONFIRMED', 'HANDED_OVER', 'CANCELLED', 'WITHDRAWN') NOT NULL,
+    recalled   boolean NOT NULL DEFAULT false, -- the customer does not want it any more: no hand-over
+    confirmed   int NOT NULL DEFAULT 0, -- how often it was
+    cancelled   int NOT NULL DEFAULT 0,
+    handed_over int NOT NULL DEFAULT 0,
+    waybill    varchar(64), -- what was handed over, and by which waybill
+    parcels    int
 ) ENGINE = InnoDB;
 
--- The orders that wait to be fulfilled, ord-000001 to ord-005000; one in a hundred is withdrawn
--- (fulfilment.c knows which).
-INSERT INTO orders (order_id, state)
-    SELECT concat('ord-', lpad(seq, 6, '0')), if(seq % 100 = 90, 'WITHDRAWN', 'PENDING')
+-- The orders that wait to be fulfilled, ord-000001 to ord-005000; one in a hundred is withdrawn,
+-- and four are recalled while they are under way (fulfilment.c knows which).
+INSERT INTO orders (order_id, state, recalled)
+    SELECT concat('ord-', lpad(seq, 6, '0')), if(seq % 100 = 90, 'WITHDRAWN', 'PENDING'), seq % 25 = 12
       FROM seq_1_to_5000;
 
 -- The workers' own user, with no more than they need.

@@ -1,5 +1,7 @@
 #include "worker_program.h"
 
+#include "message.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -57,7 +59,40 @@ int worker_serve(const struct worker_program *program)
     return rc ? 1 : 0;
 }
 
-/* The setter fails only when memory is out; the task is then reported as UNKNOWN. */
+/* The setters fail only when memory is out; the task is then reported as UNKNOWN. */
+
+void *worker_request(struct saga_task *task, const ProtobufCMessageDescriptor *type)
+{
+    char why[256];
+    struct saga_bytes bytes = saga_task_request(task);
+    void *request = NULL;
+    if (strcmp(saga_task_request_type(task), type->name) == 0)
+        request = protobuf_c_message_unpack(type, NULL, bytes.size, bytes.data);
+    if (!request) {
+        (void)snprintf(why, sizeof why, "the request is no %s, but \"%s\"",
+                       type->name, /* may be cut */
+                       saga_task_request_type(task));
+        (void)saga_task_rejected(task, "BAD_REQUEST", why);
+    }
+    return request;
+}
+
+int worker_done(struct saga_task *task, const ProtobufCMessage *answer)
+{
+    CLEANUP(buf_done) struct buf packed = { 0 };
+    if (answer && !message_pack(answer, &packed))
+        return -1;
+    return saga_task_done(task, packed.data, packed.size);
+}
+
+int worker_already_done(struct saga_task *task, const ProtobufCMessage *answer, bool ours)
+{
+    CLEANUP(buf_done) struct buf packed = { 0 };
+    if (answer && !message_pack(answer, &packed))
+        return -1;
+    return saga_task_already_done(task, packed.data, packed.size, ours);
+}
+
 bool worker_may_call(struct saga_task *task, struct caller *caller, int64_t connect_ms,
                      int64_t most_ms, int64_t *ret_until_ms)
 {

@@ -1,5 +1,5 @@
-/* What the workers of both stories have in common: arguments, serving until a signal, and the look
- * before a call to a third party. */
+/* What the workers of both stories have in common: arguments, serving until a signal, requests and
+ * answers as messages, and the look before a call to a third party. */
 #ifndef DEMO_WORKER_PROGRAM_H
 #define DEMO_WORKER_PROGRAM_H
 
@@ -32,6 +32,14 @@ struct worker_program {
 
 /* Prints "NAME: serving as ID" and serves until SIGTERM or SIGINT. Returns the exit code. */
 int worker_serve(const struct worker_program *program);
+
+/* What the task asks, as the message of this type that its handler takes: the caller frees it
+ * (CLEANUP(message_p)). NULL: an outcome is set, nothing was done. */
+void *worker_request(struct saga_task *task, const ProtobufCMessageDescriptor *type);
+/* DONE, with this answer (NULL: google.protobuf.Empty). -1: memory is out, nothing is set. */
+int worker_done(struct saga_task *task, const ProtobufCMessage *answer);
+/* ALREADY_DONE, the same. */
+int worker_already_done(struct saga_task *task, const ProtobufCMessage *answer, bool ours);
 
 /* Everything up to the last look: a connection, the call's end, and the lease still ours. False:
  * the outcome RETRY is set, nothing was sent. */
