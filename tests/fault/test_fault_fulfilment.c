@@ -278,6 +278,14 @@ static void explain(enum story_id story, const char *verdict)
         (void)fclose(log); /* only read */
 }
 
+/* Whatever died: what was taken back was in the right order, and beside no action (P5). */
+static void judge_branches(const struct driver *driver)
+{
+    const char *const argv[] = { DEMO_DRIVER, "fulfilment", "branches",    "--sagad",
+                                 rig.address, "--count",    driver->count, NULL };
+    command_expect(argv, NULL, 0, "cancelled ones were taken back in reverse order");
+}
+
 /* A worker that stood still may have something to say when the drivers have ended. */
 static void judge(const struct driver *driver, enum story_id story)
 {
@@ -430,6 +438,7 @@ static void test_p1_p2_p3_p4_p5_p8_nothing_doubled_and_nothing_lost(void **state
         driver_end(&drivers[story], (int64_t)limit_s * 1000);
     for (int story = 0; story < STORIES; story++)
         judge(&drivers[story], (enum story_id)story);
+    judge_branches(&drivers[FULFILMENT]);
     count_awkward();
 }
 
