@@ -52,7 +52,7 @@ case "$what" in
         tag=$(git describe --tags --abbrev=0 2>/dev/null) ||
             skip "no tag leads here (a release, or its tags in this clone): nothing to compare with"
         find_buf
-        "$buf" breaking --against "$(git rev-parse --show-toplevel)/.git#tag=$tag,subdir=proto"
+        "$buf" breaking --against "$(git rev-parse --path-format=absolute --git-common-dir)#tag=$tag,subdir=proto"
         echo "nothing breaks what was released as $tag"
         ;;
     *) usage ;;
