@@ -32,8 +32,8 @@ find_buf() { # sets $buf
     buf=$folder/node_modules/.bin/buf
     [ -x "$buf" ] && return
     mkdir -p "$folder"
-    timeout "$fetch_s" npm install --prefix "$folder" --no-save --no-audit --no-fund --ignore-scripts \
-        "@bufbuild/buf@$version" >"$folder/npm.log" 2>&1 ||
+    timeout "$fetch_s" npm install --prefix "$folder" --no-save --no-audit --no-fund \
+        --ignore-scripts "@bufbuild/buf@$version" >"$folder/npm.log" 2>&1 ||
         skip "buf $version could not be fetched within $fetch_s s: $(
             grep -m 1 error "$folder/npm.log" || echo "no answer")"
     "$buf" --version >/dev/null 2>&1 || skip "the buf that was fetched does not run here"
@@ -52,7 +52,8 @@ case "$what" in
         tag=$(git describe --tags --abbrev=0 2>/dev/null) ||
             skip "no tag leads here (a release, or its tags in this clone): nothing to compare with"
         find_buf
-        "$buf" breaking --against "$(git rev-parse --path-format=absolute --git-common-dir)#tag=$tag,subdir=proto"
+        repository=$(git rev-parse --path-format=absolute --git-common-dir)
+        "$buf" breaking --against "$repository#tag=$tag,subdir=proto"
         echo "nothing breaks what was released as $tag"
         ;;
     *) usage ;;
