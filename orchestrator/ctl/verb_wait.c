@@ -83,10 +83,7 @@ static int poll_once(struct ctl *ctl, Saga__V1__SagaRef *ref, bool or_parked, in
 static int ask_once(struct ctl *ctl, Saga__V1__SagaRef *ref)
 {
     CLEANUP(ctl_message_free_p) Saga__V1__Saga *saga = NULL;
-    Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
-    request.saga = ref;
-    return ctl_call(ctl, "/saga.v1.SagaService/GetSaga", &request.base, &saga__v1__saga__descriptor,
-                    &saga);
+    return ctl_saga_get(ctl, ref, SAGA__V1__SAGA_VIEW__SAGA_VIEW_BASIC, &saga);
 }
 
 /* Asks until the saga has ended or the time is over. A server that goes away meanwhile is asked
