@@ -221,6 +221,19 @@ static int read_definition(struct registering *it, struct err *err)
 
 /* --- what is different ------------------------------------------------------------------------ */
 
+/* Where a change of that severity goes: behind the others, or, when there is room for no more, in
+ * the place of one that matters less; CHANGES_MAX: nowhere. So the gravest are told in any case. */
+static size_t change_place(const Saga__V1__RegisterDefinitionResponse *reply,
+                           Saga__V1__ChangeSeverity severity)
+{
+    if (reply->n_changes < CHANGES_MAX)
+        return reply->n_changes;
+    for (size_t i = reply->n_changes; i-- > 0;)
+        if (reply->changes[i]->severity < severity)
+            return i;
+    return CHANGES_MAX;
+}
+
 static void add_change(void *ctx, enum diff_severity severity, const char *path, const char *text)
 {
     static const Saga__V1__ChangeSeverity severities[] = {
@@ -231,7 +244,8 @@ static void add_change(void *ctx, enum diff_severity severity, const char *path,
     struct registering *it = ctx;
     struct arena *arena = &it->query.call->arena;
     Saga__V1__RegisterDefinitionResponse *reply = &it->reply;
-    if (reply->n_changes == CHANGES_MAX)
+    size_t place = change_place(reply, severities[severity]);
+    if (place == CHANGES_MAX)
         return;
     if (!reply->changes)
         reply->changes = arena_array(arena, CHANGES_MAX, sizeof(ProtobufCMessage *));
@@ -244,7 +258,9 @@ static void add_change(void *ctx, enum diff_severity severity, const char *path,
     change->severity = severities[severity];
     change->path = path_copy;
     change->text = text_copy;
-    reply->changes[reply->n_changes++] = change;
+    reply->changes[place] = change;
+    if (place == reply->n_changes)
+        reply->n_changes++;
 }
 
 static int diff(struct registering *it, const struct store_definition *before,

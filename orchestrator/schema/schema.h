@@ -164,8 +164,9 @@ const struct schema_value *schema_value_by_name(const struct schema_enum *enumer
 
 /* The part of the set that the messages of these full names need, as a packed FileDescriptorSet:
  * their types and what those are made of, without services, comments and options that do not change
- * a payload; files and types sorted by name. So two sets that say the same of those messages give
- * the same bytes. Owned by the caller. ERR_NOT_FOUND: a name that is not there. */
+ * a payload; files are called as their first type, and sorted, as types are. So two sets that say
+ * the same of those messages give the same bytes. Owned by the caller. ERR_NOT_FOUND: a name that
+ * is not there. */
 MUST_USE int schema_prune(const uint8_t *data, size_t size, const char *const *full_names,
                           size_t count, struct bytes *ret, struct err *err);
 

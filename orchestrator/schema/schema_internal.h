@@ -16,6 +16,7 @@ struct schema_file {
     size_t order; /* files come after those that they import */
     const Google__Protobuf__FileDescriptorProto *source; /* until the load is over */
     bool used;                                           /* schema_prune's */
+    const char *first_type; /* schema_prune's: what is left of it; NULL: nothing */
 };
 
 enum symbol_kind { SYMBOL_MESSAGE, SYMBOL_ENUM, SYMBOL_SERVICE };

@@ -209,21 +209,26 @@ static int put_type(struct prune *prune, size_t at, bool nested, size_t *ret, st
 
 /* ---- files ---- */
 
-/* Marks the files that `file` needs: those of the types of its fields. Does it have any type? */
-static bool mark_imports(const struct prune *prune, const struct schema_file *file)
+/* A file is called as the first type that is left of it: how somebody names his files, and from
+ * which folder he compiles them, says nothing of a payload. */
+static void name_files(const struct prune *prune)
+{
+    for (size_t i = prune->schema->symbol_count; i-- > 0;)
+        if (prune->schema->symbols[i].declared)
+            prune->schema->symbols[i].file->first_type = prune->schema->symbols[i].full_name;
+}
+
+/* Marks the files that `file` needs: those of the types of its fields. */
+static void mark_imports(const struct prune *prune, const struct schema_file *file)
 {
     const struct schema *schema = prune->schema;
-    bool any = false;
     for (size_t i = 0; i < schema->file_count; i++)
         schema->files[i]->used = false;
     for (size_t i = 0; i < schema->symbol_count; i++) {
         const struct symbol *symbol = &schema->symbols[i];
-        if (symbol->file != file || !symbol->declared)
+        if (symbol->file != file || !symbol->defined || symbol->kind != SYMBOL_MESSAGE)
             continue;
-        any = true;
-        for (size_t j = 0;
-             symbol->defined && symbol->kind == SYMBOL_MESSAGE && j < symbol->message->field_count;
-             j++) {
+        for (size_t j = 0; j < symbol->message->field_count; j++) {
             const struct schema_field *field = &symbol->message->fields[j];
             if (field->message || field->enumeration)
                 symbol_find(schema, field->message ? field->message->full_name
@@ -231,21 +236,25 @@ static bool mark_imports(const struct prune *prune, const struct schema_file *fi
                     ->file->used = true;
         }
     }
-    return any;
+}
+
+static bool is_first_of_file(const struct symbol *symbol)
+{
+    return symbol->declared && symbol->file->first_type == symbol->full_name;
 }
 
 static int put_file(struct prune *prune, const struct schema_file *file, struct err *err)
 {
     const struct schema *schema = prune->schema;
-    if (!mark_imports(prune, file))
-        return 0;
+    mark_imports(prune, file);
     size_t begin = record_begin(&prune->out, 1);
-    put_text(&prune->out, 1, file->name);
+    put_text(&prune->out, 1, file->first_type);
     if (*file->package)
         put_text(&prune->out, 2, file->package);
-    for (size_t i = 0; i < schema->file_count; i++)
-        if (schema->files_by_name[i]->used && schema->files_by_name[i] != file)
-            put_text(&prune->out, 3, schema->files_by_name[i]->name);
+    for (size_t i = 0; i < schema->symbol_count; i++)
+        if (is_first_of_file(&schema->symbols[i]) && schema->symbols[i].file->used &&
+            schema->symbols[i].file != file)
+            put_text(&prune->out, 3, schema->symbols[i].full_name);
     int rc = 0;
     for (size_t i = 0; i < schema->symbol_count && !rc;) {
         if (schema->symbols[i].file == file)
@@ -270,9 +279,11 @@ static int prune_all(struct prune *prune, const char *const *full_names, size_t 
         need(prune, full_names[i]);
     }
     need_all_of_open(prune);
+    name_files(prune);
     int rc = 0;
-    for (size_t i = 0; i < schema->file_count && !rc; i++)
-        rc = put_file(prune, schema->files_by_name[i], err);
+    for (size_t i = 0; i < schema->symbol_count && !rc; i++)
+        if (is_first_of_file(&schema->symbols[i]))
+            rc = put_file(prune, schema->symbols[i].file, err);
     if (!rc && prune->out.failed)
         rc = err_set(err, ERR_NOMEM, "descriptors: out of memory");
     if (!rc && prune->out.size > SCHEMA_BYTES_MAX) /* it must load again */

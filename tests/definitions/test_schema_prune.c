@@ -78,9 +78,12 @@ static void test_prune_leaves_what_protoc_takes(void **state)
     struct err err;
     ASSERT_OK(scratch_path("pruned", path, &err), &err);
     file_write(path, pruned.data, pruned.size);
-    run("printf '\\010\\003' | %s --descriptor_set_in=%s --decode=test.kinds.Small kinds.proto | "
+    struct bytes copy = { 0 };
+    assert_int_equal(mem_bytes_copy(pruned.data, pruned.size, &copy), 0);
+    CLEANUP(schema_free_p) struct schema *schema = schema_of(copy);
+    run("printf '\\010\\003' | %s --descriptor_set_in=%s --decode=test.kinds.Small %s | "
         "grep -q 'number: 3'",
-        PROTOC, path);
+        PROTOC, path, schema_message_find(schema, "test.kinds.Small")->file);
 }
 
 static void test_what_is_around_a_nested_type_is_left_empty(void **state)
@@ -123,6 +126,29 @@ static void test_prune_gives_the_same_for_the_same(void **state)
     CLEANUP(bytes_done) struct bytes a = prune(set_of_source(bank_source), payment_name, 1);
     CLEANUP(bytes_done) struct bytes b = prune(set_of_source(other), payment_name, 1);
     assert_same(&a, &b);
+}
+
+/* How files are called is a matter of folders. */
+static void test_prune_forgets_the_names_of_files(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "file { name: \"%s\" package: \"p\" syntax: \"proto3\" message_type { name: \"Price\" } }"
+        "file { name: \"%s\" package: \"p\" syntax: \"proto3\" dependency: \"%s\" message_type {"
+        " name: \"Item\" field { name: \"price\" number: 1 label: LABEL_OPTIONAL"
+        " type: TYPE_MESSAGE type_name: \".p.Price\" json_name: \"price\" } } }";
+    static const char *const names[] = { "p.Item" };
+    char one[1024], other[1024];
+    (void)snprintf(one, sizeof one, text, "a.proto", "b.proto", "a.proto");
+    (void)snprintf(other, sizeof other, text, "shop/z.proto", "shop/b.proto", "shop/z.proto");
+    CLEANUP(bytes_done) struct bytes a = prune(set_of_text(one), names, 1);
+    CLEANUP(bytes_done) struct bytes b = prune(set_of_text(other), names, 1);
+    assert_same(&a, &b);
+    struct bytes copy = { 0 };
+    assert_int_equal(mem_bytes_copy(a.data, a.size, &copy), 0);
+    struct schema *schema = schema_of(copy);
+    assert_non_null(schema_message_find(schema, "p.Price"));
+    (void)schema_free(schema); /* always NULL */
 }
 
 static void test_prune_tells_what_is_not_the_same(void **state)
@@ -261,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_what_is_around_a_nested_type_is_left_empty),
         cmocka_unit_test(test_prune_gives_the_same_for_the_same),
         cmocka_unit_test(test_prune_tells_what_is_not_the_same),
+        cmocka_unit_test(test_prune_forgets_the_names_of_files),
         cmocka_unit_test(test_prune_refuses_names_that_are_not_there),
         cmocka_unit_test(test_what_is_left_is_bounded_too),
         cmocka_unit_test(test_sets_that_were_changed),

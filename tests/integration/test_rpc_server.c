@@ -5,12 +5,12 @@
 #include "base/clock.h"
 #include "core/limits.h"
 #include "rpc/internal.h"
+#include "schema/definition_types.h"
 #include "store/pg.h"
 #include "support/raw_stream.h"
 #include "support/raw_worker.h"
 #include "support/rig.h"
 #include "support/wait.h"
-#include "schema/definition_types.h"
 #include "wire/definition_codec.h"
 
 #include <grpc/grpc.h>

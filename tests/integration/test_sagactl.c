@@ -285,7 +285,8 @@ static void test_where_and_history_tell_what_the_probes_said(void **state)
     rig_worker_kill(&rig, asked);
     expect(0,
            WORDS("answered STILL_UNKNOWN BUSY", "answered NOT_DONE",
-                 "answered DONE 17, granted by rig/", "the probe at #3 said NOT_DONE", "said DONE\n"),
+                 "answered DONE 17, granted by rig/", "the probe at #3 said NOT_DONE",
+                 "said DONE\n"),
            WORDS("history", "waybill", "b-1"));
     EXPECT(0, "PROBED via act, probe ask", "definition", "get", "waybill");
 }
