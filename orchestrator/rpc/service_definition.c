@@ -127,8 +127,7 @@ void definition_get(struct call *call)
         queries_post(query);
 }
 
-/* --- ListDefinitions, ListRevisions -------------------------------------------------------------
- */
+/* --- ListDefinitions, ListRevisions ----------------------------------------------------------- */
 
 struct list_query {
     struct query query;

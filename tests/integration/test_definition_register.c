@@ -130,9 +130,6 @@ static const Saga__V1__DefinitionChange *change_at(const response *reply, const 
     return NULL;
 }
 
-/* --- a service -----------------------------------------------------------------------------------
- */
-
 static void test_a_service_becomes_the_definition_that_it_says(void **state)
 {
     (void)state;
@@ -264,9 +261,6 @@ static void test_faults_are_told_where_they_were_written(void **state)
     assert_int_equal(revisions("t.v1.Rules"), 0);
 }
 
-/* --- a definition with types ---------------------------------------------------------------------
- */
-
 #define TYPED(input, output)                                                                       \
     "{\"name\":\"typed\",\"inputType\":\"" input "\",\"key\":\"{id}\",\"steps\":[{\"name\":\"a\"," \
     "\"action\":{\"effect\":\"EFFECT_IDEMPOTENT\",\"request\":{\"type\":\"" input                  \
@@ -359,8 +353,7 @@ static void test_what_is_different_is_told_up_to_a_thousand(void **state)
     buf_done(&json[1]);
 }
 
-/* --- hostile sets
- * ---------------------------------------------------------------------------------- */
+/* --- hostile sets ----------------------------------------------------------------------------- */
 
 /* A record of field `number` with these bytes. */
 static void put_record(struct buf *buf, uint32_t number, const void *data, size_t size)
@@ -536,9 +529,6 @@ static void test_b1_only_a_registration_may_be_so_large(void **state)
                      RESOURCE_EXHAUSTED);
     assert_int_equal(rig_health(rig.address, 5000), 1);
 }
-
-/* --- a deletion that a node has not heard of
- * ------------------------------------------------------- */
 
 static int64_t revision_of(const char *saga_id)
 {

@@ -83,8 +83,7 @@ static void expect_delete(const char *name, int32_t revision, enum err_code code
         assert_string_equal(err.reason, reason);
 }
 
-/* --- registration ------------------------------------------------------------------------------
- */
+/* --- registration ----------------------------------------------------------------------------- */
 
 static void test_a_revision_is_its_content_and_its_descriptors(void **state)
 {
@@ -135,8 +134,7 @@ static void test_what_is_registered_becomes_current_unless_told_not_to(void **st
     assert_int_equal(current("kept"), 1);
 }
 
-/* --- pause -------------------------------------------------------------------------------------
- */
+/* --- pause ------------------------------------------------------------------------------------ */
 
 static void test_a_pause_keeps_its_time_and_whose_word_it_was(void **state)
 {
@@ -181,8 +179,7 @@ static void test_a_pause_keeps_its_time_and_whose_word_it_was(void **state)
     (void)store_pg_free(store);
 }
 
-/* --- revisions ---------------------------------------------------------------------------------
- */
+/* --- revisions -------------------------------------------------------------------------------- */
 
 static void add_sagas(const char *name, int32_t revision, const char *state, int count)
 {
@@ -269,8 +266,7 @@ static void test_the_number_of_a_deleted_revision_is_not_given_again(void **stat
     store_definition_done(&stored);
 }
 
-/* --- a start and a deletion at once -------------------------------------------------------------
- */
+/* --- a start and a deletion at once ----------------------------------------------------------- */
 
 struct deleting {
     pthread_t thread;
@@ -417,8 +413,7 @@ static void test_a_batch_of_starts_on_revisions_old_and_new(void **state)
     fixture_exec(conn, "DELETE FROM saga; DELETE FROM saga_key; DELETE FROM journal");
 }
 
-/* --- a database of an older schema ---------------------------------------------------------------
- */
+/* --- a database of an older schema ------------------------------------------------------------ */
 
 static int migrations_left;
 static char half_way[POSTGRES_CONNINFO_SIZE];
