@@ -445,6 +445,53 @@ static void test_s7_running_sagas_keep_their_steps_and_compensations(void **stat
     rig_workers_kill(&rig);
 }
 
+static int64_t revision_of(const char *saga_id)
+{
+    return rig_count(&rig, RIG_STORE,
+                     "SELECT revision FROM saga WHERE definition = 'stale' AND saga_id = '%s'",
+                     saga_id);
+}
+
+/* What another node does until this one hears of it; alone on the database, it never does. */
+static void test_a_start_on_a_revision_that_is_gone_takes_what_is_current(void **state)
+{
+    (void)state;
+    rig_define(&rig, "stale", "", "a: IDEMPOTENT | none");
+    (void)rig_worker(&rig, "w", "act:8");
+    rig_start(&rig, "stale", "on-1", "");
+    assert_int_equal(revision_of("on-1"), 1);
+    rig_await_state(&rig, "stale", "on-1", "SUCCEEDED", SOON);
+    rig_exec(&rig, RIG_STORE,
+             "BEGIN; DELETE FROM journal; DELETE FROM saga_key; DELETE FROM saga;"
+             "INSERT INTO definition_revision (namespace, name, revision, digest, content)"
+             " SELECT namespace, name, 2, sha256('2'), content FROM definition_revision"
+             " WHERE name = 'stale';"
+             "DELETE FROM definition_revision WHERE name = 'stale' AND revision = 1;"
+             "UPDATE definition SET current_revision = 2, last_revision = 2 WHERE name = 'stale';"
+             "COMMIT");
+    int64_t lost = rig_counter(&rig, "decisions_lost");
+    rig_start(&rig, "stale", "on-2", "");
+    assert_int_equal(revision_of("on-2"), 2);
+    assert_int_equal(rig_counter(&rig, "decisions_lost"), lost + 1); /* it had not heard */
+    rig_start(&rig, "stale", "also-on-2", "");
+    assert_int_equal(rig_counter(&rig, "decisions_lost"), lost + 1);
+    rig_await_states(&rig, "stale", "", "SUCCEEDED", 2, SOON);
+    /* All of it is gone: the answer is the one of an unknown definition. */
+    rig_exec(&rig, RIG_STORE,
+             "BEGIN; DELETE FROM journal; DELETE FROM saga_key; DELETE FROM saga;"
+             "DELETE FROM definition_revision WHERE name = 'stale';"
+             "UPDATE definition SET current_revision = 0 WHERE name = 'stale'; COMMIT");
+    Saga__V1__StartSagaRequest request = SAGA__V1__START_SAGA_REQUEST__INIT;
+    request.definition = rig_borrow("stale");
+    request.saga_id = rig_borrow("nowhere");
+    struct client_failure failure = { .code = 0 };
+    assert_null(rig_call(&rig, "SagaService/StartSaga", &request.base,
+                         &saga__v1__start_saga_response__descriptor, &failure));
+    assert_string_equal(failure.reason, "DEFINITION_NOT_FOUND");
+    client_failure_done(&failure);
+    rig_workers_kill(&rig);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, check)
@@ -457,6 +504,7 @@ int main(void)
         TEST(test_b3_an_explicit_zero_is_told_apart_from_a_value_not_given),
         TEST(test_definitions_are_found_and_listed_in_pages),
         TEST(test_s7_running_sagas_keep_their_steps_and_compensations),
+        TEST(test_a_start_on_a_revision_that_is_gone_takes_what_is_current),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
 }
