@@ -266,6 +266,8 @@ static void ready_update(struct engine *engine, struct slot *slot)
     slot->ready_since = engine->now_mono;
 }
 
+enum { LEARN_AGAIN_MS = 60 * 1000 };
+
 /* The next look at it. */
 static void timer_set(struct engine *engine, struct slot *slot, int64_t at)
 {
@@ -284,7 +286,9 @@ static void timer_update(struct engine *engine, struct slot *slot)
     int64_t at = INT64_MAX;
     if (due != INT64_MAX) {
         at = due - engine->db_offset_ms + 1;
-        if (at > engine->db_least_at) /* engine_db_now will have fallen behind by so much */
+        /* engine_db_now will have fallen behind by so much; before what lies far ahead the clock is
+         * learnt anew, and the timer set again */
+        if (at > engine->db_least_at && at - engine->now_mono <= LEARN_AGAIN_MS)
             at += engine_drift_ms(at - engine->db_least_at) + 1;
     }
     if (at < slot->not_before || (at == INT64_MAX && slot->not_before))

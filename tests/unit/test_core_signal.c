@@ -457,6 +457,118 @@ static void test_a_full_journal(void **state)
     world_close(&world);
 }
 
+/* a done, the signal, b received, c live: with one fault each. */
+static void break_journal(struct journal_entry *entries, int fault)
+{
+    struct journal_entry *signal = &entries[1], *receive = &entries[2], *lease = &entries[3];
+    switch (fault) {
+    case 0: /* without its signal */
+        receive->about = 1;
+        break;
+    case 1:
+        receive->about = 0;
+        break;
+    case 2: /* twice */
+        receive->kind = ENTRY_SIGNAL;
+        receive->signal_id = mem_strdup("m-8");
+        break;
+    case 3:
+        mem_free(TAKE(signal->signal_id));
+        break;
+    case 4: /* of a step with work */
+        signal->step = SHIP;
+        break;
+    case 5:
+        signal->step = -1;
+        break;
+    case 6:
+        signal->operation = OPERATION_COMPENSATION;
+        break;
+    case 7:
+        receive->step = SHIP;
+        break;
+    case 8: /* before its turn */
+        entries[0].outcome = OUTCOME_RETRY;
+        break;
+    case 9: /* work on a wait */
+        lease->step = CALLBACK;
+        break;
+    case 10: /* what only work can be */
+        receive->kind = ENTRY_RESOLVE;
+        receive->about = 0;
+        receive->outcome = OUTCOME_DONE;
+        break;
+    case 11:
+        receive->kind = ENTRY_ACCEPT;
+        break;
+    case 12: /* and received after that */
+        lease->kind = ENTRY_RECEIVE;
+        lease->step = CALLBACK;
+        lease->about = 2;
+        break;
+    default:
+        fail();
+    }
+}
+
+static void test_what_the_rules_cannot_have_written(void **state)
+{
+    (void)state;
+    static const char *const why[] = {
+        "no signal at position 1",
+        "no signal at position 0",
+        "it came at position 2",
+        "does not wait for it",
+        "step 2 does not wait for it",
+        "step -1 does not wait for it",
+        "does not wait for it",
+        "step 2 does not wait for a signal",
+        "out of turn",
+        "no operation 0 of step 1",
+        "no operation 0 of step 1",
+        "no operation 0 of step 1",
+        "out of turn",
+    };
+    for (size_t fault = 0; fault < ARRAY_LEN(why); fault++) {
+        struct world world;
+        at_the_wait(&world, 0, ON_EXHAUSTED_PARK);
+        assert_int_equal(world_signal(&world, "s_b", "m-7", "paid"), 0);
+        (void)world_grant_of(&world, SHIP, OPERATION_ACTION);
+        break_journal(world.entries, (int)fault);
+        struct saga *saga = NULL;
+        assert_int_equal(saga_replay(world.definition, &world.row, world.entries, world.count,
+                                     &saga, &world.err),
+                         ERR_INTERNAL);
+        if (!strstr(world.err.msg, why[fault]))
+            fail_msg("fault %zu: %s", fault, world.err.msg);
+        world_close(&world);
+    }
+}
+
+/* Nothing waits for it any more: it went on without it, or turned back. */
+static void test_a_journal_with_a_signal_too_late(void **state)
+{
+    (void)state;
+    for (int turned_back = 0; turned_back <= 1; turned_back++) {
+        struct world world;
+        at_the_wait(&world, 1000, turned_back ? ON_EXHAUSTED_COMPENSATE : ON_EXHAUSTED_CONTINUE);
+        world_pass(&world, 1000);
+        assert_int_equal(world_time(&world), VERDICT_ACCEPTED);
+        (void)world_grant(&world);
+        struct journal_entry *entry = &world.entries[2];
+        entry->kind = ENTRY_SIGNAL;
+        entry->step = CALLBACK;
+        entry->operation = OPERATION_ACTION;
+        entry->signal_id = mem_strdup("m-7");
+        struct saga *saga = NULL;
+        assert_int_equal(saga_replay(world.definition, &world.row, world.entries, world.count,
+                                     &saga, &world.err),
+                         ERR_INTERNAL);
+        assert_non_null(strstr(world.err.msg, "nothing waits for it any more"));
+        world_close(&world);
+    }
+}
+
 /* --- the start that was asked for --- */
 
 static void test_no_step_begins_before_the_start(void **state)
@@ -595,6 +707,8 @@ int main(void)
         cmocka_unit_test(test_a_turn_that_another_node_made),
         cmocka_unit_test(test_while_the_pivot_is_under_way),
         cmocka_unit_test(test_a_full_journal),
+        cmocka_unit_test(test_what_the_rules_cannot_have_written),
+        cmocka_unit_test(test_a_journal_with_a_signal_too_late),
         cmocka_unit_test(test_no_step_begins_before_the_start),
         cmocka_unit_test(test_a_start_in_the_past_is_at_once),
         cmocka_unit_test(test_what_counts_from_the_start),

@@ -624,6 +624,44 @@ static void start_without_worker(void)
     answer(STORE_OK);
 }
 
+/* Time passes, and the database answers all along. */
+static void pass_answering(int64_t ms)
+{
+    pass_ms(ms);
+    while (fake.batch)
+        answer(STORE_OK);
+}
+
+/* Its timer is set when nobody knows yet how the clocks will have drifted by then. */
+static void test_a_start_that_lies_days_ahead_comes_neither_early_nor_late(void **state)
+{
+    enum { LATE_MS = 100 };
+    static struct start_item later;
+    static struct engine_start one;
+    (void)state;
+    for (size_t step = 0; step < 2; step++) {
+        post_report(worker.fences[step]);
+        answer(STORE_OK);
+    }
+    assert_int_equal(worker.tasks, 2);
+    int64_t at_ms = now_ms + INT64_C(7) * 24 * 3600 * 1000;
+    later = (struct start_item){
+        .namespace_ = "default", .definition = "two", .saga_id = "l", .start_at_ms = at_ms
+    };
+    one = (struct engine_start){ .items = &later, .count = 1 };
+    one.event = (struct engine_event){ .kind = ENGINE_START, .done = event_done };
+    assert_true(engine_post(engine, &one.event));
+    turn();
+    assert_int_equal(expect_op(STORE_START)->transition->append_seq, 0);
+    assert_int_equal(saga_row(expect_op(STORE_START)->saga)->start_at_ms, at_ms);
+    answer(STORE_OK);
+    while (now_ms < at_ms - 1)
+        pass_answering(at_ms - 1 - now_ms < 60000 ? at_ms - 1 - now_ms : 60000);
+    assert_int_equal(worker.tasks, 2);
+    pass_answering(LATE_MS);
+    assert_int_equal(worker.tasks, 3);
+}
+
 /* Answers heartbeats and looks until a saga is let go, for at most so long. */
 static const struct store_op *let_go_within(int64_t ms)
 {
@@ -717,6 +755,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
             test_a_saga_without_a_worker_stays_while_there_is_no_other_node, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_start_that_lies_days_ahead_comes_neither_early_nor_late, setup, teardown),
         cmocka_unit_test_setup_teardown(test_d3_a_start_that_meets_a_conflict_is_tried_again_inside,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_batch_grants_a_stream_a_bounded_weight, setup,
