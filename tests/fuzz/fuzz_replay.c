@@ -9,6 +9,7 @@
 
 #include "core/limits.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { STEPS_MAX = 4, EVENTS_MAX = 60, EDITS_MAX = 8 };
@@ -59,7 +60,10 @@ static void make_definition(struct script *script, struct world *world)
 {
     world_open(world, 1 + script_choice(script, STEPS_MAX));
     world->compare = false; /* once, at the end of the walk */
-    if (script_choice(script, 4) == 0) {
+    unsigned times = script_choice(script, 4);
+    if (times == 1)
+        world->start_at_ms = WORLD_START_MS + 3000;
+    if (times == 0) {
         world->definition->deadline_ms = 20000;
         world->definition->on_deadline = (enum on_deadline)script_choice(script, ON_DEADLINE_COUNT);
     }
@@ -76,6 +80,9 @@ static void make_definition(struct script *script, struct world *world)
             add_probe(world, i, OPERATION_COMPENSATION);
         if (step->settle_ms < 0 && (what & 4))
             step->settle_ms = 1000;
+        if ((what & 48) == 48)
+            world_make_wait(world, i, what & 64 ? 2000 : 0,
+                            (enum on_exhausted)(what / 4 % ON_EXHAUSTED_COUNT));
     }
 }
 
@@ -118,10 +125,37 @@ static void end_lease(struct script *script, struct world *world)
                               script_byte(script) & 1 ? OUTCOME_RELEASED : OUTCOME_STREAM_LOST);
 }
 
+/* Of some step, be it a wait or not. */
+static void fill_signal(unsigned what, char name[8], struct signal *ret)
+{
+    static uint8_t payload[] = "payload";
+    (void)snprintf(name, 8, "s_%c", (int)('a' + what % STEPS_MAX));
+    *ret = (struct signal){ .name = name,
+                            .id = what & 64 ? "1" : "2",
+                            .payload = { payload, what & 32 ? sizeof payload : 0 },
+                            .actor = what & 16 ? "bank" : NULL };
+}
+
+static void tell(struct script *script, struct world *world)
+{
+    char name[8];
+    struct signal signal;
+    fill_signal(script_byte(script), name, &signal);
+    int rc = saga_on_signal(world->saga, &signal, world->now_ms, &world->transition,
+                            &world->verdict, &world->err);
+    FUZZ_CHECK(!rc || rc == ERR_PRECONDITION || rc == ERR_INVALID);
+    if (!rc && world->verdict == VERDICT_ACCEPTED)
+        world_commit(world);
+}
+
 static void extend(struct script *script, struct world *world)
 {
     int64_t seq = some_lease(script, world);
-    if (!seq || !saga_lease_is_open(world->saga, saga_entry(world->saga, seq)->fence))
+    if (!seq) {
+        tell(script, world);
+        return;
+    }
+    if (!saga_lease_is_open(world->saga, saga_entry(world->saga, seq)->fence))
         return;
     const struct journal_entry *entry = saga_entry(world->saga, seq);
     if (world->now_ms > entry->attempt_until_ms)
@@ -233,6 +267,8 @@ static void edit_row(struct script *script, struct saga_row *row)
         row->deadline_at_ms = number;
         break;
     default:
+        if (number % 4 == 3)
+            row->start_at_ms = number;
         replace_text(&row->labels, number % 2 ? "{\"k\":\"v\"}" : "[]");
     }
 }
@@ -282,6 +318,7 @@ static void edit_entry(struct script *script, struct journal_entry *entry)
         break;
     case 10:
         replace_text(&entry->error_code, number % 2 ? "CODE" : NULL);
+        replace_text(&entry->signal_id, number % 2 ? "1" : NULL);
         break;
     default:
         edit_times(what, number, entry);
@@ -307,6 +344,8 @@ static void add_entry(struct script *script, struct world *world)
                                 .outcome = (enum outcome)script_choice(script, OUTCOME_COUNT),
                                 .reason = (uint8_t)script_choice(script, 16),
                                 .about = (int64_t)script_choice(script, 16) };
+    if (entry->kind == ENTRY_SIGNAL)
+        entry->signal_id = mem_strdup("1");
     entry->finished_at_ms = entry->outcome || entry->kind != ENTRY_LEASE ? world->now_ms : 0;
 }
 
@@ -359,6 +398,8 @@ static void drive(struct script *script, const struct world *world, struct saga 
     rng_seed(&rng, 1);
     int64_t now_ms = world->now_ms + script_number(script) % 1000000;
     struct grantable what;
+    char name[8];
+    struct signal signal;
     int rc = 0;
     struct resolution resolution = { .step = world->definition->steps[0].name,
                                      .operation = OPERATION_COUNT,
@@ -390,11 +431,15 @@ static void drive(struct script *script, const struct world *world, struct saga 
         rc = saga_on_resume(saga, "anna", "why", now_ms, &transition, &verdict, &err);
         break;
     default:
-        if (saga_grantable(saga, now_ms, &what, 1))
+        if (saga_grantable(saga, now_ms, &what, 1)) {
             rc = saga_grant(saga, &what, "w/2", 0, now_ms, &transition, &err);
+        } else {
+            fill_signal(script_byte(script), name, &signal);
+            rc = saga_on_signal(saga, &signal, now_ms, &transition, &verdict, &err);
+        }
     }
-    FUZZ_CHECK(!rc || err.code == ERR_PRECONDITION || err.code == ERR_NOT_FOUND ||
-               err.code == ERR_INTERNAL || err.code == ERR_LIMIT);
+    FUZZ_CHECK(!rc || err.code == ERR_INVALID || err.code == ERR_PRECONDITION ||
+               err.code == ERR_NOT_FOUND || err.code == ERR_INTERNAL || err.code == ERR_LIMIT);
     if (transition.append_seq)
         FUZZ_CHECK(transition.append_seq == (int64_t)world->count + 1);
 }
