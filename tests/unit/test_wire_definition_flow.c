@@ -48,65 +48,26 @@ static struct definition *read_json(const char *json, struct collected *ret)
 #define WITHOUT_UNDO          ",\"noCompensation\":true"
 #define REQUEST(type, fields) ",\"request\":{\"type\":\"" type "\",\"fields\":[" fields "]}"
 
-static const char
-    typed
-        [] =
-            "{\"name\":\"order\",\"inputType\":\"shop.Order\",\"key\":\"{order_id}\","
-            "\"labels\":[{\"name\":\"account\",\"value\":\"{account.id}\"}],\"steps\":["
-            "{\"name\":\"debit\",\"settleTime\":\"1s\",\"action\":" ACTION(
-                ",\"outputType\":\"shop."
-                "Receipt\","
-                "\"idempotencyKey\":"
-                "\"debit-{order_id}"
-                "\"" REQUEST(
-                    "shop.Order", "") ",\"probe\":{\"request\":{\"type\":\"google.protobuf.Empty\"}"
-                                      "}") ",\"compensation\":" ACTION(REQUEST("shop.Refund",
-                                                                               "{\"number\":1,"
-                                                                               "\"from\":\"input\"}"
-                                                                               ","
-                                                                               "{\"number\":2,"
-                                                                               "\"from\":"
-                                                                               "\"debit\"}") ",\"pr"
-                                                                                             "obe\""
-                                                                                             ":"
-                                                                                             "{\"re"
-                                                                                             "quest"
-                                                                                             "\":{"
-                                                                                             "\"typ"
-                                                                                             "e\":"
-                                                                                             "\"sho"
-                                                                                             "p."
-                                                                                             "Refun"
-                                                                                             "d\","
-                                                                                             "\"fie"
-                                                                                             "lds\""
-                                                                                             ":[{"
-                                                                                             "\"num"
-                                                                                             "ber\""
-                                                                                             ":2,"
-                                                                                             "\"fro"
-                                                                                             "m\":"
-                                                                                             "\"deb"
-                                                                                             "it\"}"
-                                                                                             "]}}") "},"
-                                                                                                    "{\"name\":\"callback\","
-                                                                                                    "\"waitForSignal\":{"
-                                                                                                    "\"signal\":\"bank_said\","
-                                                                                                    "\"timeout\":\"3600s\","
-                                                                                                    "\"payloadType\":\"shop."
-                                                                                                    "Callback\",\"onExhausted\":"
-                                                                                                    "\"ON_EXHAUSTED_"
-                                                                                                    "COMPENSATE\"}},"
-                                                                                                    "{\"name\":\"ship\","
-                                                                                                    "\"action\":" ACTION(
-                                                                                                        REQUEST(
-                                                                                                            "shop.Shipment",
-                                                                                                            "{\"number\":1,\"from\":"
-                                                                                                            "\"debit\"},"
-                                                                                                            "{\"number\":4,\"from\":"
-                                                                                                            "\"callback\"}"))
-                                                                                                        WITHOUT_UNDO
-    "}]}";
+/* clang-format off */
+#define DEBIT_FLOW \
+    ",\"outputType\":\"shop.Receipt\",\"idempotencyKey\":\"debit-{order_id}\"" \
+    REQUEST("shop.Order", "") ",\"probe\":{\"request\":{\"type\":\"google.protobuf.Empty\"}}"
+#define REFUND_FLOW \
+    REQUEST("shop.Refund", "{\"number\":1,\"from\":\"input\"},{\"number\":2,\"from\":\"debit\"}") \
+    ",\"probe\":{\"request\":{\"type\":\"shop.Refund\"," \
+    "\"fields\":[{\"number\":2,\"from\":\"debit\"}]}}"
+static const char typed[] =
+    "{\"name\":\"order\",\"inputType\":\"shop.Order\",\"key\":\"{order_id}\","
+    "\"labels\":[{\"name\":\"account\",\"value\":\"{account.id}\"}],\"steps\":["
+    "{\"name\":\"debit\",\"settleTime\":\"1s\",\"action\":" ACTION(DEBIT_FLOW)
+    ",\"compensation\":" ACTION(REFUND_FLOW) "},"
+    "{\"name\":\"callback\",\"waitForSignal\":{\"signal\":\"bank_said\",\"timeout\":\"3600s\","
+    "\"payloadType\":\"shop.Callback\",\"onExhausted\":\"ON_EXHAUSTED_COMPENSATE\"}},"
+    "{\"name\":\"ship\",\"action\":"
+    ACTION(REQUEST("shop.Shipment",
+                   "{\"number\":1,\"from\":\"debit\"},{\"number\":4,\"from\":\"callback\"}"))
+    WITHOUT_UNDO "}]}";
+/* clang-format on */
 
 static void test_everything_is_kept(void **state)
 {
