@@ -4,8 +4,9 @@
 #   killed with -9; ends with "demo: N settled, N compensated, 0 doubled, 0 lost, books balance"
 # - fulfilments of orders (MariaDB, a logistics service, Redis), while sagad, a worker and MariaDB are
 #   killed with -9 and Redis stands still; ends with "demo: N fulfilled, N cancelled, 0 doubled, 0 lost,
-#   shop and logistics agree"
-# The exit code is 0 only if both lines are true. Everything runs in a throw-away directory and is
+#   shop and logistics agree"; two of an order's steps run at the same time, and what is cancelled is taken
+#   back in reverse order: every order's history is asked
+# The exit code is 0 only if all of that is true. Everything runs in a throw-away directory and is
 # stopped at the end.
 #   deploy/demo.sh [--count N]     N settlements and N orders, 20 to 5000, default 500
 #   SAGAD_PG_BIN        where initdb and postgres are (default: Debian's place, then pg_config)
