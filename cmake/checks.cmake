@@ -4,6 +4,7 @@
 find_program(CLANG_FORMAT clang-format-14)
 find_program(CLANG_TIDY clang-tidy-14)
 find_program(CPPCHECK cppcheck)
+find_program(CHECK_PYTHON python3)
 include(ProcessorCount)
 ProcessorCount(CHECK_JOBS)
 
@@ -18,7 +19,7 @@ set(TIDY_UNITS ${CHECKED_UNITS})
 list(REMOVE_ITEM TIDY_UNITS ${ERR_UNIT})
 list(JOIN TIDY_UNITS "\n" TIDY_LINES)
 file(WRITE ${CMAKE_BINARY_DIR}/tidy-units.txt "${TIDY_LINES}\n")
-set(TIDY ${CLANG_TIDY} -p ${CMAKE_BINARY_DIR} --quiet --warnings-as-errors=*
+set(TIDY ${CLANG_TIDY} -p ${CMAKE_BINARY_DIR}/tidy --quiet --warnings-as-errors=*
     --extra-arg=-Wno-unknown-warning-option) # some flags are gcc's
 set(TIDY_PRELUDE --extra-arg=-include --extra-arg=${CMAKE_SOURCE_DIR}/cmake/tidy_prelude.h)
 
@@ -27,6 +28,8 @@ add_custom_target(check-format
 add_custom_target(format COMMAND ${CLANG_FORMAT} -i ${CHECKED_SOURCES} VERBATIM)
 # One file a run: clang-tidy 14 sees uninitialised va_lists when it reads several.
 add_custom_target(check-tidy
+    COMMAND ${CHECK_PYTHON} ${CMAKE_SOURCE_DIR}/cmake/each_unit_once.py ${CMAKE_BINARY_DIR}
+        ${CMAKE_BINARY_DIR}/tidy
     COMMAND ${TIDY} ${ERR_UNIT}
     COMMAND xargs -a ${CMAKE_BINARY_DIR}/tidy-units.txt -P ${CHECK_JOBS} -n 1
         ${TIDY} ${TIDY_PRELUDE}
