@@ -168,7 +168,7 @@ static int read_sights(struct group *group, struct err *err)
         *sight =
             (struct sight){ .call = call, .from_us = call->invoked_us, .to_us = call->ended_us };
         if (read_entries(call, sight, err) != 0)
-            return err->code;
+            return (int)err->code;
     }
     return final_sight(group, &group->sights[group->sight_count++], err);
 }
@@ -425,7 +425,7 @@ int judge(const struct history *history, struct judge_verdict *ret, struct err *
             to++;
         struct group group = { .calls = calls + from, .count = to - from, .verdict = ret };
         if (judge_key(&group, err) != 0)
-            return err->code;
+            return (int)err->code;
         ret->keys++;
     }
     return 0;
