@@ -119,6 +119,9 @@ struct report {
 MUST_USE int saga_on_report(struct saga *saga, const struct report *report, int64_t now_ms,
                             struct rng *rng, struct transition *ret, enum verdict *ret_verdict,
                             struct err *err);
+/* Would its output become the answer of its operation? Not that of an effect that is somebody
+ * else's, nor of a late report that settles nothing: those are evidence, whatever they carry. */
+bool saga_report_answers(const struct saga *saga, const struct report *report);
 /* A lease was lost or given back: outcome EXPIRED is not for here (time says it), STREAM_LOST (only
  * the node whose stream it was; ignored unless the class is IDEMPOTENT) or RELEASED (certain that
  * the handler never started). ACCEPTED, or NOTHING if the lease is not open. */

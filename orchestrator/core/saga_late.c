@@ -218,3 +218,20 @@ int decide_late(struct change *change, int64_t seq, const struct report *report,
                        slot->entry.outcome == OUTCOME_RELEASED;
     return ended_by_us && !late ? late_first(change, seq, report, ret_verdict) : 0;
 }
+
+bool saga_report_answers(const struct saga *saga, const struct report *report)
+{
+    const struct slot *slot = saga_slot(saga, fence_seq(report->fence));
+    if (!slot || slot->entry.kind != ENTRY_LEASE || slot->entry.fence != report->fence ||
+        !outcome_is_success(report->outcome))
+        return false;
+    const struct journal_entry *lease = &slot->entry;
+    bool is_open = lease->outcome == OUTCOME_NONE;
+    if (lease->operation == OPERATION_PROBE)
+        return true;
+    if (!is_open && !saga_late_resolves(saga, lease))
+        return false;
+    const struct attempts *attempts = saga_attempts(saga, (size_t)lease->step, lease->operation);
+    bool is_ours = report->outcome != OUTCOME_ALREADY_DONE || report->ours;
+    return is_ours || attempts->unsettled > (is_open ? 0 : 1); /* as where it is decided */
+}

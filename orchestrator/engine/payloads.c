@@ -25,13 +25,22 @@ int payload_check_start(struct start_item *item, const struct definition *defini
     return rc;
 }
 
+static const char invalid_output[] = "INVALID_OUTPUT";
+
+/* Sent again after it was recorded so: it is still the same report. */
+static bool is_recorded(const struct journal_entry *lease, const struct report *report)
+{
+    return outcome_is_success(report->outcome) && lease->outcome == OUTCOME_UNKNOWN &&
+           lease->error_code && strcmp(lease->error_code, invalid_output) == 0;
+}
+
 void payload_check_report(const struct saga *saga, struct worker_report *work)
 {
     struct report *report = &work->report;
     const struct definition *definition = saga_definition(saga);
     const struct journal_entry *lease = saga_entry(saga, fence_seq(report->fence));
-    bool answers = report->outcome == OUTCOME_DONE || report->outcome == OUTCOME_ALREADY_DONE;
-    if (!definition->types || !answers || !lease || lease->kind != ENTRY_LEASE)
+    if (!definition->types || !lease || lease->kind != ENTRY_LEASE ||
+        !(saga_report_answers(saga, report) || is_recorded(lease, report)))
         return;
     struct task_view view;
     struct err err;
@@ -43,7 +52,7 @@ void payload_check_report(const struct saga *saga, struct worker_report *work)
     work->problem[utf8_cut(work->problem, strlen(work->problem), sizeof work->problem - 1)] = '\0';
     *report = (struct report){ .fence = report->fence,
                                .outcome = OUTCOME_UNKNOWN,
-                               .error_code = "INVALID_OUTPUT",
+                               .error_code = invalid_output,
                                .error_message = work->problem };
 }
 

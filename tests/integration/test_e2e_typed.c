@@ -206,6 +206,19 @@ static void test_an_output_of_another_type_is_no_answer(void **state)
     rig_await_state(&rig, "settlement", "p-3", "PARKED OUTCOME_UNKNOWN", SOON);
 }
 
+/* What an output is like does not matter where it is no answer: somebody else's effect stays one.
+ */
+static void test_a_foreign_effect_stays_one_whatever_its_output(void **state)
+{
+    (void)state;
+    static const char payment[] = PAYMENT("p-7");
+    start_settled(payment, "p-7");
+    const Saga__V1__Task *task = next(DEBIT, "bank.v1.Payment", payment);
+    settle(DEBIT, task, SAGA__V1__OUTCOME__OUTCOME_ALREADY_DONE, "\x0d\x01\x02\x03\x04");
+    assert_string_equal(raw_worker_problem(workers[DEBIT]), "");
+    rig_await_state(&rig, "settlement", "p-7", "PARKED FOREIGN_EFFECT", SOON);
+}
+
 static void resolve(const char *output, struct client_failure *ret_failure)
 {
     Saga__V1__ResolveStepRequest request = SAGA__V1__RESOLVE_STEP_REQUEST__INIT;
@@ -297,6 +310,7 @@ int main(void)
         cmocka_unit_test_setup(test_an_input_of_another_type_is_refused, check),
         cmocka_unit_test_setup(test_an_output_of_another_type_is_no_answer, check),
         cmocka_unit_test_setup(test_a_person_says_it_in_the_same_type, check),
+        cmocka_unit_test_setup(test_a_foreign_effect_stays_one_whatever_its_output, check),
         cmocka_unit_test_setup(test_a_pause_refuses_what_is_new_alone, check),
         cmocka_unit_test_setup(test_a_known_key_is_answered_whatever_the_type_is_now, check),
     };
