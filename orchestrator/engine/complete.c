@@ -197,10 +197,12 @@ static struct engine_work *unsent_release(struct flight *flight)
     return NULL;
 }
 
-/* The copy is worthless; whatever it was asked is asked again of a fresh one. */
+/* The copy is worthless, what it says of the owner too; whatever it was asked is asked again of a
+ * fresh one. */
 static void decide_anew(struct engine *engine, struct flight *flight)
 {
     struct slot *slot = flight->slot;
+    slot->mine = false;
     struct engine_work *unsent = flight->op.result == STORE_UNKNOWN ? unsent_release(flight) : NULL;
     credit_back(flight);
     slot_drop_copy(engine, slot);
@@ -326,8 +328,8 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
     if (flight->op.result == STORE_OK) {
         struct store_saga saga = flight->op.sagas[0];
         flight->op.saga_count = 0;
-        if (flight->op.take) { /* from another node, perhaps: its workers may come here */
-            slot->grace_until = engine->now_mono + engine->options.grace_ms;
+        if (flight->op.taken) {
+            slot->mine = false; /* until now */
             slot->look_at = engine->now_mono + TAKEN_LOOK_MS;
         }
         saga.mine = saga.mine || flight->op.take;
@@ -345,6 +347,7 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
             slot_free(engine, slot);
         return;
     }
+    slot->mine = slot->mine && !flight->op.take; /* it may have been taken, and from another node */
     slot_block(engine, slot);
 }
 

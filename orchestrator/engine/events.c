@@ -189,9 +189,9 @@ void loaded_install(struct engine *engine, struct store_saga *saga)
             slot_block(engine, slot);
         return;
     }
-    /* It became this node's without its knowing, by a commit whose answer was lost: workers may be
-     * on their way here. */
-    if (saga->mine && slot->known == 0)
+    /* It was another node's, for all that is known here: its workers may be on their way. Taken
+     * just now, or before by a commit whose answer was lost. */
+    if (saga->mine && !slot->mine)
         slot->grace_until = engine->now_mono + engine->options.grace_ms;
     slot->state = SLOT_LOADING;
     slot_not_runnable(engine, slot);

@@ -338,6 +338,7 @@ static void settle_writes(struct batch *batch)
         struct store_op *op = write->op;
         /* Taken or not, it is loaded; a key that is known: of whom? */
         bool load = op->kind == STORE_LOAD_UID || (op->kind == STORE_START && !write->applied);
+        op->taken = op->kind == STORE_LOAD_UID && write->applied;
         if (load && !load_push(batch, op)) {
             op_fail(op, &nomem);
         } else if (!load) {

@@ -118,6 +118,7 @@ struct store_op {
     struct store_key key;
     struct store_saga *sagas; /* LOAD_UID, LOAD_KEY: one */
     size_t saga_count;        /* LOAD_KEY: 0 when only the key is left */
+    bool taken;               /* LOAD_UID with `take`: it was another's, or nobody's */
     struct uuid *uids;        /* OWN, ADOPT */
     size_t uid_count;
     bool not_owner;      /* TRANSITION: it is another node's; load it before anything follows */

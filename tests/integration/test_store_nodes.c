@@ -172,16 +172,24 @@ static struct store_op load_of(const struct uuid *uid, bool take)
     return (struct store_op){ .kind = STORE_LOAD_UID, .uid = *uid, .take = take };
 }
 
-/* Loads it; is it this node's? */
-static bool loads_mine(struct store *store, const struct uuid *uid, bool take)
+/* Loads it; is it this node's, and only now? */
+static bool loads_mine_taken(struct store *store, const struct uuid *uid, bool take,
+                             bool *ret_taken)
 {
     struct store_op op = load_of(uid, take);
     fixture_run(store, &op);
     assert_int_equal(op.result, STORE_OK);
     assert_int_equal(op.saga_count, 1);
     bool mine = op.sagas[0].mine;
+    *ret_taken = op.taken;
     store_op_done(&op);
     return mine;
+}
+
+static bool loads_mine(struct store *store, const struct uuid *uid, bool take)
+{
+    bool taken;
+    return loads_mine_taken(store, uid, take, &taken);
 }
 
 /* --- owner and granter ------------------------------------------------------------------------ */
@@ -516,11 +524,13 @@ static void test_a_load_takes_what_is_open(void **state)
     assert_true(saga_is(&gone, "owner IS NULL AND wake_at IS NOT NULL"));
     static const char rewritten[] = "SELECT count(*) FROM saga WHERE saga_id = 'mine'"
                                     " AND ctid <> '(0,1)'";
-    assert_true(loads_mine(one, &mine, true));
+    bool taken;
+    assert_true(loads_mine_taken(one, &mine, true, &taken) && !taken);
     assert_int_equal(fixture_count(watch, rewritten), 0); /* ours already: nothing is written */
-    assert_true(loads_mine(one, &other, true));
-    assert_true(loads_mine(one, &gone, true));
-    assert_false(loads_mine(one, &terminal, true));
+    assert_true(loads_mine_taken(one, &other, true, &taken) && taken);
+    assert_true(loads_mine_taken(one, &gone, true, &taken) && taken);
+    assert_true(!loads_mine_taken(one, &terminal, true, &taken) && !taken);
+    assert_true(loads_mine_taken(one, &other, true, &taken) && !taken); /* once */
     assert_true(saga_is(&other, owned_by_1));
     assert_true(saga_is(&gone, owned_by_1));
     assert_true(saga_is(&terminal, owned_by_2));

@@ -82,7 +82,7 @@ static void note_answer(const struct request *request)
         note_copy(world, request, &request->uid);
     if (request->kind == STORE_LOAD_KEY)
         note_copy(world, request, &answer->key.uid);
-    if (request->kind == STORE_LOAD_UID && request->asked.take)
+    if (answer->taken)
         note_taken(world, request, &request->uid);
     for (size_t i = 0; request->kind == STORE_ADOPT && i < answer->uid_count; i++)
         note_taken(world, request, &answer->uids[i]);
@@ -96,6 +96,7 @@ void request_deliver(struct request *request)
             request->load->failed = true;
             request->load->answer = *answer;
         }
+        request->load->answer.taken = answer->taken;
         return;
     }
     if (answer->result == STORE_OK)
@@ -103,6 +104,7 @@ void request_deliver(struct request *request)
     op->result = answer->result;
     op->err = answer->err;
     op->now_ms = answer->now_ms;
+    op->taken = answer->taken;
     op->key = answer->key;
     op->sagas = answer->sagas;
     op->saga_count = answer->saga_count;

@@ -31,9 +31,11 @@ static void take(struct world *world, struct request *request)
 {
     struct db_saga *saga = database_saga(&world->database, &request->uid);
     request->answer.result = STORE_OK;
+    request->answer.taken = false;
     if (!saga || saga_state_is_terminal(saga->row.state) || request_is_owner(saga, request))
         return;
     own_it(world, saga, request, "it was asked for");
+    request->answer.taken = true;
     world_hit(world, HIT_TAKEN);
 }
 
