@@ -785,11 +785,15 @@ static void event(struct world *world, struct rng *rng)
     }
 }
 
-/* Sends what some step waits for; false: none does. */
+/* Sends what some step waits for, once it is its turn; false: none does. */
 static bool send_signal(struct world *world)
 {
     struct wait_view wait;
     saga_wait_view(world->saga, world->now_ms, &wait);
+    if (wait.kind == WAIT_DELAY) { /* its turn comes without anything being due then */
+        world->now_ms = larger(world->now_ms + 1, wait.until_ms);
+        return true;
+    }
     if (wait.kind != WAIT_SIGNAL)
         return false;
     assert_int_equal(world_signal(world, wait.signal, "1", "payload"), 0);
