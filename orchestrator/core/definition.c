@@ -416,6 +416,11 @@ size_t definition_check(const struct definition *definition, definition_fault_fn
     if ((unsigned)definition->on_deadline >= ON_DEADLINE_COUNT)
         fault(&check, "on_deadline", "unknown value %d", (int)definition->on_deadline);
 
+    if (definition->max_running < 0)
+        fault(&check, "max_running", "must be 0 (no limit) or more, is %" PRId64,
+              definition->max_running);
+    if ((unsigned)definition->publish >= PUBLISH_COUNT)
+        fault(&check, "publish", "unknown value %d", (int)definition->publish);
     check_type(&check, "input_type", definition->input_type);
     check_template(&check, definition, "key", definition->key_template);
     check_labels(&check, definition);

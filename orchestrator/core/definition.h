@@ -90,6 +90,8 @@ struct definition {
     int pivot;           /* its step; -1: none */
     int64_t deadline_ms; /* 0: none */
     enum on_deadline on_deadline;
+    int64_t max_running; /* sagas at a time that ingest starts up to; 0: no limit */
+    enum publish publish;
     char *input_type;   /* full name of the message; NULL: bytes that nobody looks into */
     char *key_template; /* the business key, made of the input; NULL: given at the start */
     struct label_template labels[LIMIT_LABELS];

@@ -90,6 +90,9 @@ enum on_exhausted {
     ON_EXHAUSTED_COUNT
 };
 enum on_deadline { ON_DEADLINE_COMPENSATE, ON_DEADLINE_PARK, ON_DEADLINE_COUNT };
+/* Which events of a saga leave: none; its end and each parking; its start, ends of leases,
+ * decisions. */
+enum publish { PUBLISH_NONE, PUBLISH_ENDS, PUBLISH_TRANSITIONS, PUBLISH_COUNT };
 
 /* "RUNNING", "LATE_REPORT", ...; NULL for OUTCOME_NONE, PARK_NONE and values out of range. */
 const char *saga_state_name(enum saga_state state);

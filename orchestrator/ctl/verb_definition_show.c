@@ -4,6 +4,7 @@
 #include "ctl/names.h"
 #include "ctl/verbs.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 static const struct ctl_option options[] = {
@@ -48,6 +49,20 @@ static void write_property(const char *name, const char *value, struct buf *out)
     buf_text(out, "\n");
 }
 
+static void write_kafka_properties(const Saga__V1__SagaDefinition *definition, struct buf *out)
+{
+    if (definition->max_running) {
+        CLEANUP(buf_done) struct buf limit = { 0 };
+        buf_printf(&limit, "at most %" PRId64 " at a time, then ingest waits",
+                   definition->max_running);
+        write_property("running", buf_cstr(&limit), out);
+    }
+    if (definition->publish == SAGA__V1__PUBLISH__PUBLISH_ENDS)
+        write_property("events", "its end, and each time it parks", out);
+    else if (definition->publish == SAGA__V1__PUBLISH__PUBLISH_TRANSITIONS)
+        write_property("events", "its start, each end of a lease, each decision", out);
+}
+
 static void write_properties(const Saga__V1__SagaDefinition *definition, struct buf *out)
 {
     if (*definition->input_type)
@@ -67,6 +82,7 @@ static void write_properties(const Saga__V1__SagaDefinition *definition, struct 
                                 : ", then turned back");
         write_property("deadline", buf_cstr(&deadline), out);
     }
+    write_kafka_properties(definition, out);
 }
 
 /* --- times ------------------------------------------------------------------------------------ */

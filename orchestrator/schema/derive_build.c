@@ -155,6 +155,8 @@ Saga__V1__SagaDefinition *derive_build(const struct derive *derive)
     definition->description = saga->description;
     definition->deadline = derive->deadline;
     definition->on_deadline = saga->on_deadline;
+    definition->max_running = saga->max_running;
+    definition->publish = saga->publish;
     definition->input_type = text(derive->flow.input.message->full_name);
     definition->key = saga->key;
     build_labels(derive, definition);

@@ -53,8 +53,11 @@ static struct value read_value(const ProtobufCMessage *message,
     }
     case PROTOBUF_C_TYPE_BOOL:
         return (struct value){ .is_there = true, .number = *(const protobuf_c_boolean *)at };
-    case PROTOBUF_C_TYPE_ENUM:
-        return (struct value){ .is_there = true, .number = *(const int *)at };
+    case PROTOBUF_C_TYPE_ENUM: /* the first value of each says that nothing is said */
+        return (struct value){ .is_there = *(const int *)at != 0, .number = *(const int *)at };
+    case PROTOBUF_C_TYPE_INT64:
+        return (struct value){ .is_there = *(const int64_t *)at != 0,
+                               .number = *(const int64_t *)at };
     case PROTOBUF_C_TYPE_UINT32:
         return (struct value){ .is_there = true, .number = *(const uint32_t *)at };
     case PROTOBUF_C_TYPE_MESSAGE:

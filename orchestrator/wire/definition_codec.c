@@ -374,6 +374,24 @@ static void read_labels(struct reading *reading, const Saga__V1__SagaDefinition 
                                                   keep(reading, message->labels[i]->value) };
 }
 
+static void read_publish(struct reading *reading, Saga__V1__Publish value, struct definition *ret)
+{
+    switch (value) {
+    case SAGA__V1__PUBLISH__PUBLISH_UNSPECIFIED:
+    case SAGA__V1__PUBLISH__PUBLISH_NONE:
+        ret->publish = PUBLISH_NONE;
+        break;
+    case SAGA__V1__PUBLISH__PUBLISH_ENDS:
+        ret->publish = PUBLISH_ENDS;
+        break;
+    case SAGA__V1__PUBLISH__PUBLISH_TRANSITIONS:
+        ret->publish = PUBLISH_TRANSITIONS;
+        break;
+    default:
+        fault(reading, "", "publish", "is not known: %d", (int)value);
+    }
+}
+
 static void read_definition(struct reading *reading, const Saga__V1__SagaDefinition *message,
                             struct definition *ret)
 {
@@ -394,6 +412,8 @@ static void read_definition(struct reading *reading, const Saga__V1__SagaDefinit
     else if (message->on_deadline != SAGA__V1__ON_DEADLINE__ON_DEADLINE_UNSPECIFIED &&
              message->on_deadline != SAGA__V1__ON_DEADLINE__ON_DEADLINE_COMPENSATE)
         fault(reading, "", "on_deadline", "is not known: %d", (int)message->on_deadline);
+    ret->max_running = message->max_running;
+    read_publish(reading, message->publish, ret);
 }
 
 int definition_from_message(const Saga__V1__SagaDefinition *message, definition_fault_fn *on_fault,

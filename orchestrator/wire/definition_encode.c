@@ -275,6 +275,20 @@ static int pack(const Saga__V1__SagaDefinition *message, struct bytes *ret, stru
     return 0;
 }
 
+/* NONE is written as what is not said: what was stored before there were events keeps its bytes,
+ * and so its revision when it is registered again. */
+static Saga__V1__Publish publish_of(const struct definition *definition)
+{
+    switch (definition->publish) {
+    case PUBLISH_ENDS:
+        return SAGA__V1__PUBLISH__PUBLISH_ENDS;
+    case PUBLISH_TRANSITIONS:
+        return SAGA__V1__PUBLISH__PUBLISH_TRANSITIONS;
+    default:
+        return SAGA__V1__PUBLISH__PUBLISH_UNSPECIFIED;
+    }
+}
+
 int definition_encode(const struct definition *definition, struct bytes *ret, struct err *err)
 {
     struct parts parts = { .definition = definition };
@@ -299,6 +313,8 @@ int definition_encode(const struct definition *definition, struct bytes *ret, st
     message.on_deadline = definition->on_deadline == ON_DEADLINE_PARK
                               ? SAGA__V1__ON_DEADLINE__ON_DEADLINE_PARK
                               : SAGA__V1__ON_DEADLINE__ON_DEADLINE_COMPENSATE;
+    message.max_running = definition->max_running;
+    message.publish = publish_of(definition);
     int rc = fill_steps(&parts, err);
     message.steps = parts.list;
     message.n_steps = definition->step_count;

@@ -286,6 +286,18 @@ static void test_show_draws_and_tells_all(void **state)
     expect(1, WORDS("NOT_FOUND", "sagactl definition list tells what there is"),
            WORDS("show", "fulfilment@9"));
     EXPECT(2, "NAME or NAME@REVISION", "show", "@1");
+    char path[SCRATCH_PATH_SIZE];
+    write_changed("busy", WORDS("deadline:", "max_running: 200 publish: PUBLISH_ENDS deadline:"),
+                  path);
+    EXPECT(0, "busy: revision 1, ", "apply", path);
+    expect(0,
+           WORDS("  running  at most 200 at a time, then ingest waits\n",
+                 "  events   its end, and each time it parks\n"),
+           WORDS("show", "busy"));
+    write_changed("busy", WORDS("deadline:", "max_running: -1 deadline:"), path);
+    EXPECT(1,
+           "settlement.proto: bank.v1.Settlement: max_running: must be 0 (no limit) or more, is -1",
+           "check", path);
     json_t *shown = sagactl_json(&rig, WORDS("definition", "show", "fulfilment", "-o", "json"));
     const char *input = NULL;
     assert_int_equal(json_unpack(shown, "{s:{s:s}}", "definition", "inputType", &input), 0);

@@ -61,13 +61,14 @@ static void write_setting(const char *word, struct buf *out, struct buf *retry)
         buf_printf(retry, ",\"%.*s\":%s%s%s", name_size, word, quote, value, quote);
         return;
     }
-    if (has_prefix(word, "lost_leases_max=")) {
+    if (has_prefix(word, "lost_leases_max=") || has_prefix(word, "max_running=")) {
         buf_printf(out, ",\"%.*s\":%s", name_size, word, value);
         return;
     }
     const char *kind = has_prefix(word, "on_unknown=")     ? "ON_UNKNOWN_"
                        : has_prefix(word, "on_exhausted=") ? "ON_EXHAUSTED_"
                        : has_prefix(word, "on_deadline=")  ? "ON_DEADLINE_"
+                       : has_prefix(word, "publish=")      ? "PUBLISH_"
                                                            : "";
     buf_printf(out, ",\"%.*s\":\"%s%s\"", name_size, word, kind, value);
 }

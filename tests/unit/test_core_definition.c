@@ -105,6 +105,8 @@ enum change {
     DEADLINE_LONG,
     DEADLINE_NEGATIVE,
     ON_DEADLINE_UNKNOWN,
+    MAX_RUNNING_NEGATIVE,
+    PUBLISH_UNKNOWN,
     NO_STEP_NAME,
     STEP_NAME_UPPER,
     STEP_NAME_LONG,
@@ -240,6 +242,12 @@ static void change_rules(struct definition *definition, enum change change)
         break;
     case ON_DEADLINE_UNKNOWN:
         definition->on_deadline = ON_DEADLINE_COUNT;
+        break;
+    case MAX_RUNNING_NEGATIVE:
+        definition->max_running = -1;
+        break;
+    case PUBLISH_UNKNOWN:
+        definition->publish = PUBLISH_COUNT;
         break;
     case NO_SETTLE_TIME:
         step->settle_ms = -1;
@@ -457,6 +465,8 @@ static const struct {
     { DEADLINE_LONG, "deadline", "31622400000 ms" },
     { DEADLINE_NEGATIVE, "deadline", "is -1 ms" },
     { ON_DEADLINE_UNKNOWN, "on_deadline", "unknown value" },
+    { MAX_RUNNING_NEGATIVE, "max_running", "must be 0 (no limit) or more, is -1" },
+    { PUBLISH_UNKNOWN, "publish", "unknown value 3" },
     { NO_STEP_NAME, "steps[1].name", "required" },
     { STEP_NAME_UPPER, "steps[1].name", "\"Risk\"" },
     { STEP_NAME_LONG, "steps[1].name", "1-64" },
@@ -547,6 +557,8 @@ static void test_allowed_definitions(void **state)
     step->settle_ms = DAY_MS;
     definition->deadline_ms = 366 * DAY_MS;
     definition->on_deadline = ON_DEADLINE_PARK;
+    definition->max_running = INT64_MAX;
+    definition->publish = PUBLISH_TRANSITIONS;
     set_text(&definition->description, NULL);
     assert_int_equal(definition_check(definition, note, &faults), 0);
     step->has_compensation = false; /* then its rule is not looked at, and no settle time is due */

@@ -159,6 +159,8 @@ static void sample_fill(struct sample *sample)
     sample->message.description = description;
     sample->message.deadline = &d[8];
     sample->message.on_deadline = SAGA__V1__ON_DEADLINE__ON_DEADLINE_PARK;
+    sample->message.max_running = INT64_C(5000000000);
+    sample->message.publish = SAGA__V1__PUBLISH__PUBLISH_TRANSITIONS;
     sample->action.handler = handler;
     sample->action.retry = &sample->retry;
     sample->retry.for_ = &d[0];
@@ -197,6 +199,8 @@ static void assert_filled(const struct definition *definition)
     assert_string_equal(definition->description, "moves money");
     assert_int_equal(definition->deadline_ms, 3600000);
     assert_int_equal(definition->on_deadline, ON_DEADLINE_PARK);
+    assert_int_equal(definition->max_running, INT64_C(5000000000));
+    assert_int_equal(definition->publish, PUBLISH_TRANSITIONS);
     const struct step_rule *step = &definition->steps[0];
     assert_string_equal(step->name, "debit");
     assert_string_equal(step->action.handler, "account/debit-1");
@@ -270,6 +274,7 @@ static void test_a_default_that_is_spelt_out_gives_the_same_bytes(void **state)
     sample.action.lease = &sample.durations[0];
     sample.action.on_unknown = SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_PARK;
     sample.message.on_deadline = SAGA__V1__ON_DEADLINE__ON_DEADLINE_COMPENSATE;
+    sample.message.publish = SAGA__V1__PUBLISH__PUBLISH_NONE;
     definition = read_good(&sample);
     ASSERT_OK(definition_encode(definition, &explicit_, &err), &err);
     definition_free(definition);
@@ -482,6 +487,12 @@ static void test_other_faults(void **state)
     sample.message.on_deadline = (Saga__V1__OnDeadline)7;
     assert_fault(&sample, "on_deadline", "7");
     sample_init(&sample);
+    sample.message.publish = (Saga__V1__Publish)4;
+    assert_fault(&sample, "publish", "4");
+    sample_init(&sample);
+    sample.message.max_running = -1;
+    assert_fault(&sample, "max_running", "-1");
+    sample_init(&sample);
     sample.compensation.on_unknown = SAGA__V1__ON_UNKNOWN__ON_UNKNOWN_COMPENSATE;
     assert_fault(&sample, "steps[0].compensation.on_unknown", "PARK");
 }
@@ -494,6 +505,35 @@ static struct bytes encoded(const struct sample *sample)
     ASSERT_OK(definition_encode(definition, &content, &err), &err);
     definition_free(definition);
     return content;
+}
+
+/* And NONE, as before there were events, is not written at all: the same content is the same
+ * revision. */
+static void test_what_is_published_goes_through_all_three_forms(void **state)
+{
+    (void)state;
+    static const struct {
+        Saga__V1__Publish said;
+        enum publish read;
+    } cases[] = { { SAGA__V1__PUBLISH__PUBLISH_UNSPECIFIED, PUBLISH_NONE },
+                  { SAGA__V1__PUBLISH__PUBLISH_NONE, PUBLISH_NONE },
+                  { SAGA__V1__PUBLISH__PUBLISH_ENDS, PUBLISH_ENDS },
+                  { SAGA__V1__PUBLISH__PUBLISH_TRANSITIONS, PUBLISH_TRANSITIONS } };
+    struct sample sample;
+    struct err err;
+    sample_init(&sample);
+    struct bytes before = encoded(&sample);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sample.message.publish = cases[i].said;
+        struct bytes content = encoded(&sample);
+        struct definition *decoded = NULL;
+        ASSERT_OK(definition_decode(&content, &decoded, &err), &err);
+        assert_int_equal(decoded->publish, cases[i].read);
+        assert_int_equal(content.size, before.size + (cases[i].read == PUBLISH_NONE ? 0 : 2));
+        mem_free(content.data);
+        definition_free(decoded);
+    }
+    mem_free(before.data);
 }
 
 /* What a step comes after, and whether it is the pivot, in all three forms. */
@@ -673,6 +713,7 @@ int main(void)
         cmocka_unit_test(test_every_policy_of_an_action_is_accepted),
         cmocka_unit_test(test_stored_bytes_of_an_older_server_are_read_with_the_defaults),
         cmocka_unit_test(test_other_faults),
+        cmocka_unit_test(test_what_is_published_goes_through_all_three_forms),
         cmocka_unit_test(test_the_order_of_steps),
         cmocka_unit_test(test_what_is_wrong_about_the_order_of_steps),
         cmocka_unit_test(test_too_many_names_are_one_fault),
