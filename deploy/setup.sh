@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(
     build-essential cmake ninja-build pkg-config ccache
     libgrpc-dev libprotobuf-dev libprotobuf-c-dev protobuf-compiler protobuf-c-compiler
-    libpq-dev libssl-dev libjansson-dev libinih-dev uthash-dev libcmocka-dev
+    libpq-dev libssl-dev libjansson-dev libinih-dev uthash-dev libcmocka-dev librdkafka-dev
     postgresql-15 postgresql-client-15
     libmariadb-dev mariadb-server-core mariadb-client-core # no service: the tests start their own
     libhiredis-dev redis-server # the cache of the fulfilment demo, which starts one of its own
