@@ -18,7 +18,7 @@ set(PROTO_FILES
     google/rpc/status.proto google/rpc/error_details.proto
     grpc/health/v1/health.proto
     saga/v1/definition.proto saga/v1/options.proto saga/v1/saga.proto saga/v1/operator.proto
-    saga/v1/worker.proto saga/v1/kafka.proto)
+    saga/v1/worker.proto saga/v1/kafka.proto saga/v1/event.proto)
 set(PROTO_SOURCES)
 foreach(proto IN LISTS PROTO_FILES)
     string(REGEX REPLACE "\\.proto$" "" stem ${proto})

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum slot_kind { SLOT_CONTROL, SLOT_WRITE, SLOT_LOAD, SLOT_COMMIT, SLOT_SYNC };
+enum slot_kind { SLOT_CONTROL, SLOT_WRITE, SLOT_EVENTS, SLOT_LOAD, SLOT_COMMIT, SLOT_SYNC };
 
 struct batch_slot {
     enum slot_kind kind;
@@ -159,6 +159,17 @@ static int send_statements(struct batch *batch, PGconn *conn, struct err *err)
     return 0;
 }
 
+/* Behind the writes: it looks at what they did. */
+static int send_events(struct batch *batch, PGconn *conn, struct err *err)
+{
+    const struct write *writes = &batch->writes[batch->unit.first];
+    struct batch_slot slot = { .kind = SLOT_EVENTS, .stmt = STMT_EVENTS };
+    if (!write_fill_events(&batch->params, writes, batch->unit.count))
+        return 0;
+    return params_send(&batch->params, conn, err) != 0 ? (int)err->code
+                                                       : slot_push(batch, slot, err);
+}
+
 /* For tests: the server has it all when they stop the world. */
 static void stop_before_commit(const struct batch *batch, PGconn *conn)
 {
@@ -179,7 +190,7 @@ static int send_write(struct batch *batch, PGconn *conn, struct err *err)
         return (int)err->code;
     if (batch->unit.hurry && send_control(batch, conn, CONTROL_HURRY, SLOT_CONTROL, err) != 0)
         return (int)err->code;
-    if (send_statements(batch, conn, err) != 0)
+    if (send_statements(batch, conn, err) != 0 || send_events(batch, conn, err) != 0)
         return (int)err->code;
     stop_before_commit(batch, conn);
     batch->commit_sent = true; /* from here on nobody knows until the answer is there */
@@ -282,7 +293,7 @@ static void round_fail(struct batch *batch, enum fault fault, const struct err *
 
 static const char *slot_name(const struct batch_slot *slot)
 {
-    if (slot->kind == SLOT_WRITE || slot->kind == SLOT_LOAD)
+    if (slot->kind == SLOT_WRITE || slot->kind == SLOT_EVENTS || slot->kind == SLOT_LOAD)
         return stmts[slot->stmt].name;
     return slot->kind == SLOT_COMMIT ? "commit" : "transaction";
 }

@@ -315,6 +315,20 @@ const struct stmt stmts[STMT_COUNT] = {
         " AND n.heartbeat_at >= now() - $3 * interval '1 millisecond'),"
         " NOT coalesce((SELECT p.heartbeat_at >= b.dead_before FROM p), false), now() FROM b" },
 
+    /* What may have happened, as (seq, part) of the outbox; an event is what did, in this
+     * transaction, whatever became of the rest of its transition. */
+    [STMT_EVENTS] = { "events", 4,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_INT2_ARRAY },
+        "INSERT INTO outbox (shard, saga_uid, seq, part, created_at)"
+        " SELECT u.shard, u.uid, u.seq, u.part, now() FROM (SELECT " U(1, shard) ", " U(2, uid)
+        ", " U(3, seq) ", " U(4, part) ") AS u WHERE CASE u.part"
+        " WHEN 0 THEN (SELECT s.started_at FROM saga s WHERE s.shard = u.shard"
+        " AND s.saga_uid = u.uid)"
+        " WHEN 1 THEN (SELECT j.finished_at FROM journal j WHERE j.shard = u.shard"
+        " AND j.saga_uid = u.uid AND j.seq = u.seq)"
+        " ELSE (SELECT s.ended_at FROM saga s WHERE s.shard = u.shard AND s.saga_uid = u.uid) END"
+        " = now() ON CONFLICT DO NOTHING" },
+
     [STMT_LOAD_ROWS] = { "load_rows", 2, { OID_INT2_ARRAY, OID_UUID_ARRAY },
         "SELECT u.n, now(), " SAGA_COLUMNS ", s.input"
         " FROM unnest($1, $2) WITH ORDINALITY AS u (shard, uid, n)"

@@ -51,7 +51,9 @@ enum stmt_id {
     STMT_ADOPT,
     STMT_HEARTBEAT,
     STMT_WRITE_COUNT,
-    STMT_LOAD_ROWS = STMT_WRITE_COUNT,
+    STMT_EVENTS =
+        STMT_WRITE_COUNT, /* returns nothing: behind what it looks at, in one transaction */
+    STMT_LOAD_ROWS,
     STMT_LOAD_ENTRIES,
     STMT_LOAD_KEYS,
     STMT_LOAD_KEY_ROWS,
@@ -61,6 +63,12 @@ enum stmt_id {
     STMT_COUNT
 };
 extern const struct stmt stmts[STMT_COUNT];
+
+/* A part of a statement that inserts sagas: their start events, FROM what has their shard and
+ * saga_uid; `which` is a condition: their definition publishes TRANSITIONS. */
+#define OUTBOX_STARTED(from, which)                                                                \
+    "INSERT INTO outbox (shard, saga_uid, seq, part, created_at)"                                  \
+    " SELECT " from ".shard, " from ".saga_uid, 0, 0, now() FROM " from " WHERE " which
 
 /* What stands around them. Times of waiting for a lock: LOCK_TIMEOUT_MS of the session for a whole
  * batch, SPLIT_LOCK_TIMEOUT_MS while the one that fails is looked for. */

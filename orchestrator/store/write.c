@@ -391,6 +391,62 @@ void write_fill(struct params *params, const struct write *writes, size_t count,
         params_text(params, self->node);
 }
 
+enum { PART_START, PART_ENTRY, PART_END }; /* outbox.part */
+
+static void put_event(struct params *params, const struct uuid *uid, int64_t seq, int16_t part)
+{
+    params_seek(params, 0);
+    put_place(params, uid);
+    params_int8(params, seq);
+    params_int2(params, part);
+}
+
+static bool is_published(enum publish publish, const struct journal_entry *entry)
+{
+    return publish == PUBLISH_TRANSITIONS ? entry->kind != ENTRY_LEASE : entry->kind == ENTRY_PARK;
+}
+
+static size_t put_events(struct params *params, const struct write *write)
+{
+    const struct store_op *op = write->op;
+    enum publish publish = saga_definition(op->saga)->publish;
+    const struct transition *t = op->transition;
+    size_t count = 0, appended_count = t->append_seq ? t->append_count : 0;
+    if (publish == PUBLISH_NONE || t->late_row)
+        return 0;
+    if (write->stmt == STMT_START) {
+        if (publish == PUBLISH_TRANSITIONS)
+            put_event(params, &write->uid, 0, PART_START);
+        return publish == PUBLISH_TRANSITIONS;
+    }
+    if (t->finishes && publish == PUBLISH_TRANSITIONS) {
+        put_event(params, &write->uid, t->finish_seq, PART_ENTRY);
+        count++;
+    }
+    for (size_t i = 0; i < appended_count; i++) {
+        if (!is_published(publish, appended(op, i)))
+            continue;
+        put_event(params, &write->uid, appended(op, i)->seq, PART_ENTRY);
+        count++;
+    }
+    if (t->ends) {
+        int64_t last = appended_count ? appended(op, appended_count - 1)->seq : t->finish_seq;
+        put_event(params, &write->uid, last, PART_END);
+        count++;
+    }
+    return count;
+}
+
+bool write_fill_events(struct params *params, const struct write *writes, size_t count)
+{
+    size_t events = 0;
+    params_start(params, &stmts[STMT_EVENTS]);
+    for (size_t i = 0; i < count; i++)
+        if (writes[i].op->transition)
+            events += put_events(params, &writes[i]);
+    return events > 0;
+}
+
 size_t write_rows_max(enum stmt_id stmt)
 {
     return stmt == STMT_ADOPT || stmt == STMT_HEARTBEAT ? 1 : WRITE_ROWS_MAX;

@@ -29,6 +29,9 @@ int write_compare(const void *a, const void *b);
 /* Parameters of writes[0..count), which all have the same statement. */
 void write_fill(struct params *params, const struct write *writes, size_t count,
                 const struct write_self *self);
+/* Parameters of STMT_EVENTS for what writes[0..count) may do, as far as their definitions publish
+ * it; false: nothing of it. */
+MUST_USE bool write_fill_events(struct params *params, const struct write *writes, size_t count);
 /* How many operations at most one statement carries. */
 size_t write_rows_max(enum stmt_id stmt);
 /* Marks what the result names, and takes what ADOPT and HEARTBEAT answer. Fails when it names a row

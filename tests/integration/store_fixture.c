@@ -24,27 +24,34 @@ static void rule_fill(struct operation_rule *rule, const char *handler)
     };
 }
 
+static struct definition *pay;
+
 const struct definition *fixture_definition(void)
 {
-    static struct definition *definition;
     static const char *const names[] = { "debit", "ledger", "risk" };
-    if (definition)
-        return definition;
-    definition = definition_new(ARRAY_LEN(names));
-    assert_non_null(definition);
-    definition->namespace_ = mem_strdup("test");
-    definition->name = mem_strdup("pay");
-    definition->revision = 1;
-    definition->deadline_ms = 60 * minute_ms;
+    if (pay)
+        return pay;
+    pay = definition_new(ARRAY_LEN(names));
+    assert_non_null(pay);
+    pay->namespace_ = mem_strdup("test");
+    pay->name = mem_strdup("pay");
+    pay->revision = 1;
+    pay->deadline_ms = 60 * minute_ms;
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        struct step_rule *step = &definition->steps[i];
+        struct step_rule *step = &pay->steps[i];
         step->name = mem_strdup(names[i]);
         step->has_compensation = step->guarded = true;
         step->settle_ms = -1;
         rule_fill(&step->action, "pay.do");
         rule_fill(&step->compensation, "pay.undo");
     }
-    return definition;
+    return pay;
+}
+
+void fixture_publish(enum publish publish)
+{
+    assert_non_null(fixture_definition());
+    pay->publish = publish;
 }
 
 void fixture_database(struct test_postgres *postgres, const char *name,

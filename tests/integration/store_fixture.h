@@ -20,6 +20,9 @@ void fixture_database(struct test_postgres *postgres, const char *name,
  * program ends. */
 const struct definition *fixture_definition(void);
 
+/* What it publishes from now on; NONE at the start. */
+void fixture_publish(enum publish publish);
+
 /* A store that has connected: as node-1 and fixture_instance, or as another. */
 extern const struct uuid fixture_instance;
 struct store *fixture_store(const char *conninfo);
