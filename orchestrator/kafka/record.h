@@ -60,19 +60,19 @@ const char *kafka_reason_name(enum kafka_reason reason); /* "KEY_MISSING"; NONE:
 
 struct kafka_verdict {
     enum kafka_outcome outcome;
-    /* START; owned */
-    char *saga_id;
-    struct bytes input;
-    char *labels; /* JSON, keys sorted; NULL: none */
+    char *saga_id; /* owned; START, and DEAD where the key could be read; else NULL */
+    /* START */
+    struct bytes input; /* owned */
+    char *labels;       /* owned; JSON, keys sorted; NULL: none */
     /* DEAD */
     enum kafka_reason reason;
     char message[320]; /* UTF-8 without control characters; with the path of the field */
 };
 void kafka_verdict_done(struct kafka_verdict *verdict);
 
-/* The definition is the revision for new sagas, with its types; kafka_rule_check had no fault to
- * find. 0 whatever the record is. An error is none of the record's: ERR_NOMEM, ERR_INTERNAL; then
- * it is to be tried again. */
+/* The definition is the revision for new sagas, with its types. 0 whatever the record is; an error
+ * is none of the record's: ERR_NOMEM, ERR_INTERNAL, or what kafka_rule_check says of the two. The
+ * caller frees what 0 gave (kafka_verdict_done). */
 MUST_USE int kafka_record_read(const struct kafka_rule *rule, const struct definition *definition,
                                const struct kafka_record *record, struct kafka_verdict *ret,
                                struct err *err);

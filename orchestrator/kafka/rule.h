@@ -144,9 +144,9 @@ MUST_USE int kafka_rule_finish(struct kafka_rule *rule, struct err *err);
 MUST_USE int kafka_rule_check(const struct kafka_rule *rule, const struct definition *definition,
                               struct err *err);
 
-/* Adds one. ERR_INVALID: given twice, or one that would break a promise, with the reason (commits,
- * offsets and membership are sagad's own). That librdkafka knows it is not looked at here
- * (kafka/property.h). */
+/* Adds one. ERR_INVALID: given twice; one that librdkafka does not know, or not with that value;
+ * one that would break a promise (commits, offsets and membership are sagad's own), with the
+ * reason. */
 MUST_USE int kafka_properties_add(struct kafka_properties *properties, const char *name,
                                   const char *value, unsigned line, struct err *err);
 void kafka_properties_done(struct kafka_properties *properties);

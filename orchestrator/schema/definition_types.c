@@ -191,6 +191,15 @@ static const struct payload_types_ops ops = {
     .free = types_free,
 };
 
+const struct schema_message *definition_input_type(const struct definition *definition,
+                                                   const struct schema **ret_schema)
+{
+    if (!definition->types || definition->types->ops != &ops)
+        return NULL;
+    *ret_schema = types_of(definition)->schema;
+    return types_of(definition)->input;
+}
+
 static int find(const struct schema *schema, const char *name, const struct schema_message **ret,
                 struct err *err)
 {

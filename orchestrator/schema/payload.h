@@ -46,6 +46,15 @@ MUST_USE int payload_json_read(const struct schema *schema, const struct schema_
                                const char *text, size_t text_size, struct bytes *ret,
                                struct err *err);
 
+/* A field that has one spelling as text, by its path ("customer.id"): a singular scalar (through
+ * singular sub-messages) of a kind that templates may use. */
+MUST_USE int payload_field_find(const struct schema_message *type, const char *path,
+                                const struct schema_field **ret, struct err *err);
+/* Appends its text, as a template has it; "" where that is its value. */
+MUST_USE int payload_field_write(const struct schema_message *type, const char *path,
+                                 const uint8_t *data, size_t size, struct buf *out,
+                                 struct err *err);
+
 /* Text with fields of a message in braces, as "order-{order_id}" ({{ and }}: the braces). */
 /* Can it be filled from every message of the type: the names are there, of singular scalar fields
  * (through singular sub-messages), of kinds that have one spelling (no floating point, no bytes)?

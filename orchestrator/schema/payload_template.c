@@ -1,17 +1,11 @@
 #include "base/utf8.h"
 #include "schema/payload.h"
 #include "schema/record.h"
+#include "schema/template.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-/* A piece of a template: text as it is, or the path of a field. Borrowed from the template. */
-struct part {
-    const char *text;
-    size_t size;
-    bool is_path;
-};
 
 /* The fields of a path, from the message itself down to a scalar. */
 struct route {
@@ -20,30 +14,6 @@ struct route {
     size_t count;
     char path[96]; /* as long as err.field; a longer one is cut */
 };
-
-static int next_part(const char **text, struct part *ret, struct err *err)
-{
-    const char *start = *text;
-    size_t size = strcspn(start, "{}");
-    if (size) {
-        *ret = (struct part){ start, size, false };
-        *text += size;
-        return 0;
-    }
-    if (start[0] == start[1]) { /* {{ or }} */
-        *ret = (struct part){ start, 1, false };
-        *text += 2;
-        return 0;
-    }
-    if (*start == '}')
-        return err_set(err, ERR_INVALID, "a } without its { (as text it is }})");
-    size = strcspn(start + 1, "{}");
-    if (start[1 + size] != '}')
-        return err_set(err, ERR_INVALID, "a { without its } (as text it is {{)");
-    *ret = (struct part){ start + 1, size, true };
-    *text += size + 2;
-    return 0;
-}
 
 static bool has_one_spelling(enum schema_kind kind)
 {
@@ -72,13 +42,13 @@ static int add_field(struct route *route, const struct schema_message *type, con
     return 0;
 }
 
-static int find_route(const struct schema_message *type, const struct part *part,
+static int find_route(const struct schema_message *type, const char *name, size_t size,
                       struct route *route, struct err *err)
 {
-    const char *name = part->text, *end = part->text + part->size;
+    const char *end = name + size;
     route->count = 0;
     (void)snprintf(route->path, sizeof route->path, "%.*s",
-                   (int)utf8_cut(name, part->size, sizeof route->path - 1), name);
+                   (int)utf8_cut(name, size, sizeof route->path - 1), name);
     for (;;) {
         const char *dot = memchr(name, '.', (size_t)(end - name));
         int rc = add_field(route, type, name, (size_t)((dot ? dot : end) - name), err);
@@ -99,15 +69,25 @@ static int find_route(const struct schema_message *type, const struct part *part
     }
 }
 
+int payload_field_find(const struct schema_message *type, const char *path,
+                       const struct schema_field **ret, struct err *err)
+{
+    struct route route;
+    int rc = find_route(type, path, strlen(path), &route, err);
+    if (!rc)
+        *ret = route.fields[route.count - 1];
+    return rc;
+}
+
 int payload_template_check(const struct schema_message *type, const char *text, struct err *err)
 {
     int rc = 0;
     while (*text && !rc) {
-        struct part part;
+        struct template_part part;
         struct route route;
-        rc = next_part(&text, &part, err);
+        rc = template_next(&text, &part, err);
         if (!rc && part.is_path)
-            rc = find_route(type, &part, &route, err);
+            rc = find_route(type, part.text, part.size, &route, err);
     }
     return rc;
 }
@@ -164,26 +144,44 @@ static void put_value(struct buf *out, const struct schema_field *field,
         buf_printf(out, "%" PRId64, number);
 }
 
-static int fill_part(const struct schema_message *type, const struct part *part,
+/* Appends the field's text; the bytes are well formed. */
+static void put_field(struct buf *out, const struct route *route, const uint8_t *data, size_t size)
+{
+    const struct schema_field *field = route->fields[route->count - 1];
+    struct record value = { 0 };
+    bool is_set = false;
+    find_value(route, 0, data, size, &value, &is_set);
+    if (is_set)
+        put_value(out, field, &value);
+    else
+        put_default(out, field);
+}
+
+int payload_field_write(const struct schema_message *type, const char *path, const uint8_t *data,
+                        size_t size, struct buf *out, struct err *err)
+{
+    struct route route;
+    int rc = find_route(type, path, strlen(path), &route, err);
+    if (!rc)
+        rc = payload_check(type, data, size, err);
+    if (!rc)
+        put_field(out, &route, data, size);
+    return rc;
+}
+
+static int fill_part(const struct schema_message *type, const struct template_part *part,
                      const uint8_t *data, size_t size, struct buf *out, struct err *err)
 {
     struct route route;
-    struct record value = { 0 };
-    bool is_set = false;
     size_t before = out->size;
     if (!part->is_path) {
         buf_append(out, part->text, part->size);
         return 0;
     }
-    int rc = find_route(type, part, &route, err);
+    int rc = find_route(type, part->text, part->size, &route, err);
     if (rc)
         return rc;
-    const struct schema_field *field = route.fields[route.count - 1];
-    find_value(&route, 0, data, size, &value, &is_set);
-    if (is_set)
-        put_value(out, field, &value);
-    else
-        put_default(out, field);
+    put_field(out, &route, data, size);
     if (out->size == before && !out->failed)
         return err_field(err, route.path, "{%s}: is empty", route.path);
     return 0;
@@ -195,8 +193,8 @@ static int fill_parts(const struct schema_message *type, const char *text, const
     size_t before = out->size;
     int rc = payload_check(type, data, size, err);
     while (*text && !rc) {
-        struct part part;
-        rc = next_part(&text, &part, err);
+        struct template_part part;
+        rc = template_next(&text, &part, err);
         if (!rc)
             rc = fill_part(type, &part, data, size, out, err);
         if (!rc && out->failed)
