@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE };
+enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
+#define DECADE (INT64_C(3653) * DAY)
 enum { BOTH = CONFIG_FOR_SERVE | CONFIG_FOR_DEV };
 
 /* clang-format off */
@@ -75,6 +76,20 @@ const struct config_option config_options[CONFIG_COUNT] = {
         "How often sagad asks itself over a new connection whether others still can connect. When"
         " they cannot three times in a row (open files ran out, and gRPC never accepts again), it"
         " ends with exit code 1, for its supervisor to start it again. 0: never." },
+    [CONFIG_KAFKA_BROKERS] = { "kafka-brokers", "SAGAD_KAFKA_BROKERS", CONFIG_TYPE_BROKERS, "", 0,
+        4096, false, BOTH,
+        "Where the Kafka cluster can be asked first: host:port, separated by commas. Needed by rules"
+        " and by outbox-topic." },
+    [CONFIG_OUTBOX_TOPIC] = { "outbox-topic", "SAGAD_OUTBOX_TOPIC", CONFIG_TYPE_TEXT, "", 0,
+        KAFKA_TOPIC_BYTES, false, BOTH,
+        "Topic for the events of definitions that publish; it must be there. Empty: this"
+        " orchestrator publishes none, and they wait in the database." },
+    [CONFIG_KEY_MEMORY] = { "key-memory", "SAGAD_KEY_MEMORY", CONFIG_TYPE_MEMORY, "90d", DAY,
+        10 * DECADE, false, BOTH,
+        "How long a business key is remembered after its saga was purged, so that a late repeat"
+        " starts nothing: a time such as 90d, or forever. A rule does not run if its topic keeps"
+        " records for longer; of a topic that keeps them for ever (or is compacted) only forever"
+        " is long enough." },
     [CONFIG_DATA] = { "data", "SAGAD_DEV_DATA", CONFIG_TYPE_TEXT, "", 0, 4096, false, CONFIG_FOR_DEV,
         "Folder of the private PostgreSQL; made at the first use. Empty: sagad-dev in"
         " $XDG_DATA_HOME or ~/.local/share; for root /var/lib/sagad-dev." },
@@ -89,6 +104,9 @@ void config_done(struct config *config)
 {
     for (int i = 0; i < CONFIG_COUNT; i++)
         mem_free(config->texts[i]);
+    for (size_t i = 0; i < config->rule_count; i++)
+        config->rules[i] = kafka_rule_free(config->rules[i]);
+    kafka_properties_done(&config->kafka);
     *config = (struct config){ 0 };
 }
 
@@ -113,11 +131,11 @@ static bool parse_bool(const char *text, bool *ret)
     return false;
 }
 
-/* Digits alone; at most 15 of them, so that a multiplication by a unit cannot overflow. */
+/* Digits alone; so few of them that a multiplication by a unit cannot overflow. */
 static bool parse_digits(const char **text, int64_t *ret)
 {
     size_t digits = strspn(*text, "0123456789");
-    if (!digits || digits > 12)
+    if (!digits || digits > 10)
         return false;
     *ret = strtoll(*text, NULL, 10);
     *text += digits;
@@ -129,7 +147,8 @@ static bool parse_duration(const char *text, int64_t *ret_ms)
     static const struct {
         const char *name;
         int64_t ms;
-    } units[] = { { "", SECOND }, { "ms", 1 }, { "s", SECOND }, { "m", MINUTE }, { "h", HOUR } };
+    } units[] = { { "", SECOND },  { "ms", 1 },   { "s", SECOND },
+                  { "m", MINUTE }, { "h", HOUR }, { "d", DAY } };
     int64_t whole, thousandths = 0;
     if (!parse_digits(&text, &whole))
         return false;
@@ -153,7 +172,11 @@ static bool parse_duration(const char *text, int64_t *ret_ms)
 
 static bool parse_number(const struct config_option *option, const char *text, int64_t *ret)
 {
-    if (option->type == CONFIG_TYPE_DURATION)
+    if (option->type == CONFIG_TYPE_MEMORY && strcmp(text, "forever") == 0) {
+        *ret = -1;
+        return true;
+    }
+    if (option->type == CONFIG_TYPE_DURATION || option->type == CONFIG_TYPE_MEMORY)
         return parse_duration(text, ret);
     if (option->type == CONFIG_TYPE_LOG_LEVEL) {
         *ret = log_level_parse(text);
@@ -182,9 +205,52 @@ static int check_addresses(const char *text, struct err *err)
     return 0;
 }
 
-static int check_duration_range(const struct config_option *option, int64_t ms, struct err *err)
+/* "host" or "host:port"; an IPv6 address in brackets. */
+static bool is_broker(const char *text, size_t size)
 {
-    if (ms >= option->min && ms <= option->max)
+    const char *end = text + size;
+    const char *colon = memrchr(text, ':', size);
+    const char *bracket = memrchr(text, ']', size);
+    if (colon && colon > bracket) {
+        size_t digits = strspn(colon + 1, "0123456789");
+        long port = digits && digits < 6 ? strtol(colon + 1, NULL, 10) : 0;
+        if (colon + 1 + digits != end || port < 1 || port > 65535)
+            return false;
+        end = colon;
+    }
+    bool is_bracketed = bracket && text[0] == '[' && bracket == end - 1;
+    if (bracket && !is_bracketed)
+        return false;
+    return end > text && (is_bracketed || !memchr(text, ':', (size_t)(end - text))) &&
+           !memchr(text, ' ', (size_t)(end - text)) && !memchr(text, '/', (size_t)(end - text));
+}
+
+static int check_brokers(const char *text, struct err *err)
+{
+    while (*text) {
+        size_t size = strcspn(text, ",");
+        const char *next = text + size + (text[size] == ',');
+        size_t begin = strspn(text, " ");
+        while (size > begin && text[size - 1] == ' ')
+            size--;
+        if (!is_broker(text + begin, size > begin ? size - begin : 0))
+            return err_set(err, ERR_INVALID,
+                           "\"%.*s\" is no broker: host:port, separated by commas", (int)size,
+                           text);
+        text = next;
+    }
+    return 0;
+}
+
+static int check_time(const struct config_option *option, const char *text, struct err *err)
+{
+    bool is_memory = option->type == CONFIG_TYPE_MEMORY;
+    int64_t ms;
+    if (!parse_number(option, text, &ms))
+        return err_set(err, ERR_INVALID,
+                       "must be a time such as 10, 0.5, 500ms, 2m, 1h or 90d%s, not \"%s\"",
+                       is_memory ? ", or forever" : "", text);
+    if ((ms >= option->min && ms <= option->max) || (is_memory && ms == -1))
         return 0;
     return err_set(err, ERR_INVALID,
                    "must be %" PRId64 " to %" PRId64 " seconds, not %" PRId64 " ms",
@@ -206,10 +272,8 @@ static int check_value(const struct config_option *option, const char *text, str
                    : err_set(err, ERR_INVALID, "must be debug, info, warn or error, not \"%s\"",
                              text);
     case CONFIG_TYPE_DURATION:
-        if (!parse_number(option, text, &number))
-            return err_set(err, ERR_INVALID,
-                           "must be a time such as 10, 0.5, 500ms, 2m or 1h, not \"%s\"", text);
-        return check_duration_range(option, number, err);
+    case CONFIG_TYPE_MEMORY:
+        return check_time(option, text, err);
     case CONFIG_TYPE_INTEGER:
         if (!parse_number(option, text, &number) || number < option->min || number > option->max)
             return err_set(err, ERR_INVALID,
@@ -225,6 +289,8 @@ static int check_value(const struct config_option *option, const char *text, str
                        option->min, option->max, size);
     if (!utf8_is_text(text, size))
         return err_set(err, ERR_INVALID, "must be UTF-8 without control characters");
+    if (option->type == CONFIG_TYPE_BROKERS)
+        return check_brokers(text, err);
     return option->type == CONFIG_TYPE_ADDRESSES ? check_addresses(text, err) : 0;
 }
 
@@ -259,6 +325,22 @@ int config_read_env(struct config *config, struct err *err)
         if (config_set(config, (enum config_id)i, CONFIG_FROM_ENV, text, err) != 0)
             return err_wrap(err, "environment variable %s", config_options[i].env);
     }
+    return 0;
+}
+
+int config_check(const struct config *config, struct err *err)
+{
+    if (*config_text(config, CONFIG_KAFKA_BROKERS))
+        return 0;
+    if (config->rule_count)
+        return err_set(err, ERR_INVALID,
+                       "kafka-brokers: is missing, and [kafka %s] needs it, as in"
+                       " \"kafka-brokers = 127.0.0.1:9092\"",
+                       config->rules[0]->name);
+    if (*config_text(config, CONFIG_OUTBOX_TOPIC))
+        return err_set(err, ERR_INVALID,
+                       "kafka-brokers: is missing, and outbox-topic needs it, as in"
+                       " \"kafka-brokers = 127.0.0.1:9092\"");
     return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "kafka/rule.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +31,9 @@ enum config_id {
     CONFIG_RESIDENT_SAGAS_MAX,
     CONFIG_OPEN_FILES,
     CONFIG_PROBE_INTERVAL,
+    CONFIG_KAFKA_BROKERS,
+    CONFIG_OUTBOX_TOPIC,
+    CONFIG_KEY_MEMORY,
     CONFIG_DATA,
     CONFIG_PG_BIN,
     CONFIG_COUNT
@@ -40,7 +44,9 @@ enum config_type {
     CONFIG_TYPE_ADDRESSES, /* a list: the flag may come more than once; commas elsewhere */
     CONFIG_TYPE_BOOL,
     CONFIG_TYPE_INTEGER,
-    CONFIG_TYPE_DURATION, /* "10", "0.5", "500ms", "2m", "1h"; a bare number is seconds */
+    CONFIG_TYPE_DURATION, /* "10", "0.5", "500ms", "2m", "1h", "90d"; a bare number is seconds */
+    CONFIG_TYPE_MEMORY,   /* a duration, or "forever" */
+    CONFIG_TYPE_BROKERS,  /* "host:port" with commas between them */
     CONFIG_TYPE_LOG_LEVEL,
 };
 
@@ -51,7 +57,7 @@ struct config_option {
     const char *env;
     enum config_type type;
     const char *default_text;
-    int64_t min, max;  /* INTEGER; DURATION in milliseconds; TEXT: bytes */
+    int64_t min, max;  /* INTEGER; DURATION, MEMORY in milliseconds; others: bytes */
     bool secret;       /* never printed */
     unsigned commands; /* which commands know it */
     const char *help;
@@ -64,6 +70,12 @@ struct config {
     char *texts[CONFIG_COUNT]; /* owned, valid for their type; NULL: the default */
     enum config_source sources[CONFIG_COUNT];
     unsigned command; /* enum config_command */
+    /* From the sections of the file, each [kafka NAME]; owned. */
+    struct kafka_rule *rules[KAFKA_RULES_MAX];
+    size_t rule_count;
+    /* Keys "librdkafka.PROPERTY" before any section: for all rules, whose own win, and the outbox.
+     */
+    struct kafka_properties kafka;
 };
 void config_done(struct config *config);
 
@@ -73,16 +85,19 @@ int config_find(const char *name, unsigned command);
  */
 MUST_USE int config_set(struct config *config, enum config_id id, enum config_source source,
                         const char *text, struct err *err);
-/* "key = value" lines, # and ; comments. Errors name file and line. Keys of the other command are
- * checked and left out, so that one file serves both. */
+/* "key = value" lines, sections, # and ; comments. Errors name file and line. Keys of the other
+ * command are checked and left out, so that one file serves both. */
 MUST_USE int config_read_file(struct config *config, const char *path, struct err *err);
 /* Values that stand in the environment (empty: as if not there). */
 MUST_USE int config_read_env(struct config *config, struct err *err);
+/* All sources were read: what is there alone although it needs another one. */
+MUST_USE int config_check(const struct config *config, struct err *err);
 
 /* Borrowed until the next config_set. */
 const char *config_text(const struct config *config, enum config_id id);
 bool config_bool(const struct config *config, enum config_id id);
-/* INTEGER as it is, DURATION in milliseconds, LOG_LEVEL as enum log_level. */
+/* INTEGER as it is, DURATION in milliseconds, MEMORY too (-1: forever), LOG_LEVEL as enum
+ * log_level. */
 int64_t config_number(const struct config *config, enum config_id id);
 /* Splits a list; the caller frees the array alone with mem_free (one block). */
 MUST_USE int config_list(const struct config *config, enum config_id id, const char ***ret_items,

@@ -42,6 +42,8 @@ static void print_help(void)
     config_write_help(CONFIG_FOR_SERVE, &text);
     buf_text(&text, "\nSettings of dev (it knows those of serve, too, but database and unsafe):\n");
     config_write_help(CONFIG_FOR_DEV, &text);
+    buf_text(&text, "\nRules, which say what of Kafka starts sagas, stand in the file alone:"
+                    " --print-example\nexplains them.\n");
     print(&text);
 }
 
@@ -130,7 +132,7 @@ static int read_settings(struct command_line *line, struct config *config, struc
         if (flags.texts[i])
             rc = config_set(config, (enum config_id)i, CONFIG_FROM_FLAG, flags.texts[i], err);
     config_done(&flags);
-    return rc;
+    return rc ? rc : config_check(config, err);
 }
 
 static int serve_run(const struct config *config, struct err *err)
