@@ -85,6 +85,9 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
+# After kill -9 the controller waits for so long before it takes the broker back.
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=6000
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 EOF
