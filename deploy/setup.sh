@@ -3,6 +3,8 @@
 # Debian packages. Quick, and without the network, when everything is there already.
 #   deploy/setup.sh            to build, to test, to run the demo and the benchmark
 #   deploy/setup.sh --checks   that, and what only the format and static checks need
+#   deploy/setup.sh --kafka    that, and what a Kafka broker of the tests and the demo needs: Java, and
+#                              Maven to fetch it (tests/kafka/broker.sh)
 set -euo pipefail
 
 packages=(
@@ -16,12 +18,14 @@ packages=(
     clang-14 libclang-rt-14-dev llvm-14 valgrind spin
 )
 checks=(clang-format-14 clang-tidy-14 cppcheck)
+kafka=(openjdk-17-jre-headless maven)
 
 case "${1-}" in
     '') ;;
     --checks) packages+=("${checks[@]}") ;;
+    --kafka) packages+=("${kafka[@]}") ;;
     *)
-        echo "usage: $0 [--checks]" >&2
+        echo "usage: $0 [--checks|--kafka]" >&2
         exit 2
         ;;
 esac

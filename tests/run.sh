@@ -18,6 +18,7 @@ fuzz           240       1200
 model          240       900
 never-guess    180       900
 definitions    120       900
+kafka          240       900
 tsan           -         1800
 "
 
@@ -71,6 +72,13 @@ for suite in "${suites[@]}"; do
 done
 
 "$root/deploy/setup.sh" || stop_without_tests "setup"
+# A Kafka broker for those who need one; without it their tests count as skipped, by name.
+if [[ " ${suites[*]} " == *" kafka "* ]]; then
+    "$root/deploy/setup.sh" --kafka ||
+        echo "kafka: what a broker needs could not be installed"
+    "$root/tests/kafka/broker.sh" fetch ||
+        [ $? = 77 ] || stop_without_tests "fetching a Kafka broker"
+fi
 
 mkdir -p "$root/build"
 exec 9>"$root/build/.tests-run.lock"
