@@ -21,6 +21,11 @@ static const char *const role_options[] = {
     [CONNECT_READER] =
         PLAN_OPTIONS COMMON_OPTIONS " -c lock_timeout=5000 -c statement_timeout=30000"
                                     " -c idle_in_transaction_session_timeout=60000",
+    /* What a crash undoes is done again, and an event then leaves twice: no commit waits for a
+       disk. */
+    [CONNECT_OUTBOX] = PLAN_OPTIONS COMMON_OPTIONS " -c lock_timeout=1000 -c statement_timeout=5000"
+                                                   " -c idle_in_transaction_session_timeout=10000"
+                                                   " -c synchronous_commit=off",
     [CONNECT_ADMIN] = COMMON_OPTIONS " -c statement_timeout=0 -c lock_timeout=0",
 };
 _Static_assert(LOCK_TIMEOUT_MS == 200, "as in the engine's options");
@@ -28,6 +33,7 @@ _Static_assert(LOCK_TIMEOUT_MS == 200, "as in the engine's options");
 static const char *const application_names[] = {
     [CONNECT_ENGINE] = "sagad engine",
     [CONNECT_READER] = "sagad reader",
+    [CONNECT_OUTBOX] = "sagad outbox",
     [CONNECT_ADMIN] = "sagad",
 };
 

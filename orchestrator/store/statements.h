@@ -115,4 +115,15 @@ enum read_stmt_id {
 };
 extern const struct stmt read_stmts[READ_COUNT];
 
+/* The relay's connection (statements_outbox.c). */
+enum outbox_stmt_id {
+    OUTBOX_CLAIM,
+    OUTBOX_LEAVE,
+    OUTBOX_PAGE,
+    OUTBOX_PUBLISHED,
+    OUTBOX_REFUSED,
+    OUTBOX_COUNT
+};
+extern const struct stmt outbox_stmts[OUTBOX_COUNT];
+
 #endif

@@ -1,7 +1,7 @@
 /* Goal: an event is written with the transition that it tells of, or not at all. Method: each kind
- * of transition on PostgreSQL, under each choice of what is published; decisions that lose, in one
- * session; a transition of which a part is durable; a batch of which a part fails; each time the
- * rows of the outbox beside what the journal and the saga say. */
+ * of transition on PostgreSQL, under each choice of what is published; decisions that lose; a
+ * transition of which a part is durable; a batch of which a part fails; each time the rows of the
+ * outbox beside what the journal and the saga say. */
 #include "store_fixture.h"
 
 #include <stdio.h>

@@ -70,6 +70,7 @@ static void test_parameters_are_what_the_tables_say(void **state)
     describe_all(stmts, STMT_COUNT, CONNECT_ENGINE);
     describe_all(control_stmts, CONTROL_COUNT, CONNECT_ENGINE);
     describe_all(read_stmts, READ_COUNT, CONNECT_READER);
+    describe_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
 }
 
 /* Does this line of a plan read a table about sagas? */
@@ -77,7 +78,7 @@ static bool reads_sagas(const char *line)
 {
     static const char *const tables[] = { " on saga ",        " on saga_key ", " on journal ",
                                           " on late_report ", " on saga\n",    " on journal\n",
-                                          " on saga_key\n" };
+                                          " on saga_key\n",   " on outbox " };
     if (!strstr(line, "Scan"))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(tables); i++)
@@ -129,6 +130,7 @@ static void test_plans_on_an_empty_database(void **state)
     (void)state;
     explain_all(stmts, STMT_COUNT, CONNECT_ENGINE);
     explain_all(read_stmts, READ_COUNT, CONNECT_READER);
+    explain_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
 }
 
 static void test_plans_on_a_filled_database(void **state)
@@ -155,10 +157,12 @@ static void test_plans_on_a_filled_database(void **state)
         "INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"
         " leased_at, outcome) SELECT shard, uid, s, s, 'LEASE', 'debit', s - 1, 'ACTION', 1, now(),"
         " 'DONE' FROM n, generate_series(1, 3) s;"
+        "INSERT INTO outbox SELECT shard, uid, s, 1, now() FROM n, generate_series(1, 2) s;"
         "ANALYZE");
     explain_all(stmts, STMT_COUNT, CONNECT_ENGINE);
     explain_all(read_stmts, READ_COUNT, CONNECT_READER);
-    fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node");
+    explain_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
+    fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox");
     PQfinish(conn);
 }
 
