@@ -137,6 +137,7 @@ bool entry_input(const struct journal_entry *entry, enum saga_input *ret)
     case ENTRY_PENDING:
     case ENTRY_SIGNAL:
     case ENTRY_RECEIVE:
+    case ENTRY_SUSPECT:
     case ENTRY_END: /* by what is left: saga_end_input */
     case ENTRY_KIND_COUNT:
         break;
@@ -660,6 +661,25 @@ static int apply_receive(struct saga *saga, const struct journal_entry *entry, s
     return 0;
 }
 
+/* Somebody else may have run any of it: an attempt of each action that nobody knows the outcome of,
+ * which was none of our leases. */
+static int apply_suspect(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    if (entry->seq != 1 || entry->step != -1)
+        return corrupt(saga, entry, err, "the saga has begun, or it is about step %d", entry->step);
+    if (entry->leased_at_ms <= 0 || entry->leased_at_ms > entry->finished_at_ms)
+        return corrupt(saga, entry, err, "from %" PRId64 " to %" PRId64 " (Unix ms)",
+                       entry->leased_at_ms, entry->finished_at_ms);
+    for (size_t i = 0; i < saga->definition->step_count; i++) {
+        struct attempts *action = &saga->steps[i].of[OPERATION_ACTION];
+        if (saga_is_wait(saga, i))
+            continue;
+        action->unsettled = 1;
+        action->unknown_seq = action->window_seq = entry->seq;
+    }
+    return 0;
+}
+
 static int apply_end(struct saga *saga, const struct journal_entry *entry, struct err *err)
 {
     enum saga_input input;
@@ -715,6 +735,8 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
         return apply_signal(saga, entry, err);
     case ENTRY_RECEIVE:
         return apply_receive(saga, entry, err);
+    case ENTRY_SUSPECT:
+        return apply_suspect(saga, entry, err);
     case ENTRY_END:
         return apply_end(saga, entry, err);
     case ENTRY_KIND_COUNT:

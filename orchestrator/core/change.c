@@ -139,9 +139,31 @@ static bool is_cleared_by_turning_back(const struct saga *saga)
            saga->at.reason == PARK_RETRIES_EXHAUSTED || saga->at.reason == PARK_WORKER_KILLER;
 }
 
+/* What stands before the pivot is not taken back while that may have taken effect. */
+static bool is_held_by_pivot(const struct saga *saga, int step)
+{
+    return step != saga->definition->pivot &&
+           (plan_pivot_is_done(saga) || plan_pivot_is_under_way(saga));
+}
+
+static int park_at_pivot(struct change *change, enum cause cause, int step, const char *code,
+                         const char *message)
+{
+    enum park_reason reason = PARK_RETRIES_EXHAUSTED;
+    if (cause == CAUSE_REFUSED)
+        reason = PARK_REJECTED_AFTER_PIVOT;
+    else if (cause == CAUSE_UNKNOWN)
+        reason = PARK_OUTCOME_UNKNOWN;
+    if (change->saga->at.state != SAGA_RUNNING)
+        return 0; /* it is recorded */
+    return change_park(change, reason, step, OPERATION_ACTION, code, message);
+}
+
 int change_compensate(struct change *change, enum cause cause, int step, const char *code,
                       const char *message)
 {
+    if (step >= 0 && is_held_by_pivot(change->saga, step))
+        return park_at_pivot(change, cause, step, code, message);
     struct journal_entry entry = {
         .kind = ENTRY_COMPENSATE,
         .step = (int16_t)step,
@@ -161,9 +183,7 @@ int change_refused(struct change *change, int step, const char *code, const char
     const struct saga *saga = change->saga;
     if (!plan_is_after_pivot(saga, (size_t)step))
         return change_compensate(change, CAUSE_REFUSED, step, code, message);
-    if (saga->at.state != SAGA_RUNNING)
-        return 0;
-    return change_park(change, PARK_REJECTED_AFTER_PIVOT, step, OPERATION_ACTION, code, message);
+    return park_at_pivot(change, CAUSE_REFUSED, step, code, message);
 }
 
 int change_done(struct change *change, enum operation operation)

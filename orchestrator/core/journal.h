@@ -29,9 +29,10 @@ struct journal_entry {
     enum entry_kind kind;
     int16_t step; /* index in the definition; -1: the saga as a whole */
     enum operation operation;
-    int32_t try_; /* counts the leases of this operation that were not RELEASED, from 1 */
-    char *worker; /* "worker_id/instance" */
-    int64_t leased_at_ms, attempt_until_ms, lease_until_ms;
+    int32_t try_;         /* counts the leases of this operation that were not RELEASED, from 1 */
+    char *worker;         /* "worker_id/instance" */
+    int64_t leased_at_ms; /* LEASE; SUSPECT: since when somebody else may have worked on it */
+    int64_t attempt_until_ms, lease_until_ms;
     enum outcome outcome; /* LEASE: how it ended; LATE_REPORT: what was reported */
     int64_t finished_at_ms;
     int64_t retry_at_ms;              /* not tried again before; 0: at once */
@@ -39,7 +40,7 @@ struct journal_entry {
     char *error_code, *error_message; /* what a person asked for: message is the reason given */
     uint8_t reason;                   /* COMPENSATE, PENDING: enum cause; PARK: enum park_reason */
     int64_t about;                    /* LATE_REPORT: seq of the lease; RECEIVE: of the SIGNAL */
-    char *actor;                      /* what a person asked for; LEASE: the node that granted it */
+    char *actor;                      /* who asked for it; LEASE: the node that granted it */
     char *signal_id; /* SIGNAL: the sender's; its name is that of the step's wait */
 };
 

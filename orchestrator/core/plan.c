@@ -22,6 +22,12 @@ bool plan_is_probed(const struct saga *saga, size_t step, enum operation operati
            (rule->effect == EFFECT_PROBED || attempts->probing_seq);
 }
 
+bool plan_is_suspect(const struct saga *saga, size_t step)
+{
+    const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
+    return action->unsettled > 0 && !action->last_seq;
+}
+
 bool plan_needs_compensation(const struct saga *saga, size_t step)
 {
     const struct attempts *action = saga_attempts(saga, step, OPERATION_ACTION);
@@ -92,8 +98,9 @@ struct turn plan_turns(const struct saga *saga)
 static bool is_turn(const struct saga *saga, struct turn *turn, size_t step)
 {
     const struct step_rule *rule = &saga->definition->steps[step];
+    /* All of them: what may have run before can be known to be done out of turn. */
     if (turn->forward)
-        return !step_set_has(&turn->seen, step) && step_set_holds(&turn->seen, &rule->after);
+        return !step_set_has(&turn->seen, step) && step_set_holds(&turn->seen, &rule->after_all);
     if (!plan_needs_compensation(saga, step))
         return false;
     bool waits = step_set_has(&turn->seen, step);
@@ -155,6 +162,8 @@ static bool is_undecided(const struct saga *saga, const struct turn *turn)
     if (turn->operation == OPERATION_PROBE || !plan_is_free(saga, turn))
         return false;
     const struct attempts *attempts = saga_attempts(saga, turn->step, turn->operation);
+    if (turn->operation == OPERATION_ACTION && plan_is_suspect(saga, turn->step))
+        return false; /* plan_stop says when */
     return attempts->rejected || attempts->foreign ||
            (attempts->unsettled > 0 && !plan_is_repeatable(saga, turn->step, turn->operation));
 }
@@ -247,7 +256,7 @@ static int64_t over_at_ms(const struct saga *saga, size_t step)
 int64_t plan_ready_at_ms(const struct saga *saga, size_t step)
 {
     int64_t ready = saga->row.started_at_ms;
-    const struct step_set *after = &saga->definition->steps[step].after;
+    const struct step_set *after = &saga->definition->steps[step].after_all;
     for (size_t i = 0; i < step; i++)
         if (step_set_has(after, i))
             ready = larger(ready, over_at_ms(saga, i));
@@ -257,7 +266,8 @@ int64_t plan_ready_at_ms(const struct saga *saga, size_t step)
 int64_t plan_delayed_until_ms(const struct saga *saga, size_t step)
 {
     int64_t delay_ms = saga->definition->steps[step].delay_ms, start_ms = saga->row.start_at_ms;
-    if ((!delay_ms && !start_ms) || saga_attempts(saga, step, OPERATION_ACTION)->last_seq)
+    if ((!delay_ms && !start_ms) || saga->at.phase != SAGA_RUNNING ||
+        saga_attempts(saga, step, OPERATION_ACTION)->last_seq)
         return 0;
     /* A saga that has yet to be committed has not begun. */
     if (delay_ms && !saga->row.started_at_ms)
@@ -274,7 +284,7 @@ int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation 
         until = larger(until, plan_settled_at_ms(saga, step, operation));
     if (operation == OPERATION_COMPENSATION)
         until = larger(until, plan_settle_until_ms(saga, step));
-    if (operation == OPERATION_ACTION)
+    else /* nor is what may have run before it looked into any sooner */
         until = larger(until, plan_delayed_until_ms(saga, step));
     return until;
 }
@@ -380,43 +390,57 @@ bool plan_receives(const struct saga *saga, int64_t now_ms, size_t *ret_step)
     return false;
 }
 
-enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
-                    int64_t *ret_at_ms)
+/* The end of its budget, of the time in which it must begin, or of the window of its key: the
+ * first.
+ */
+static enum stop time_stop(const struct saga *saga, size_t step, enum operation operation,
+                           int64_t *ret_at_ms)
 {
     const struct operation_rule *rule = saga_rule(saga, step, operation);
     const struct attempts *attempts = saga_attempts(saga, step, operation);
-    if (operation == OPERATION_ACTION && saga_is_wait(saga, step))
-        return wait_stop(saga, step, ret_at_ms);
-    bool too_large = operation == OPERATION_ACTION && plan_task_is_too_large(saga);
-    if (plan_limit_reached(saga) || too_large) {
-        *ret_at_ms = plan_since_ms(saga, step, operation);
-        return plan_limit_reached(saga) ? STOP_LIMIT : STOP_TASK_LIMIT;
-    }
     const struct slot *first = saga_slot(saga, attempts->budget_seq);
-    int64_t window_at_ms = INT64_MAX;
-    if (attempts->unsettled > 0 && rule->window_ms)
-        window_at_ms = plan_send_before_ms(saga, step, operation) - ATTEMPT_LEAST_MS;
+    enum stop why = STOP_NONE;
+    *ret_at_ms = INT64_MAX;
     if (first) {
         int64_t first_ms = first->entry.leased_at_ms;
+        why = STOP_SPENT;
         /* At the end of the budget, or at once if its tries are used up. */
         if (retry_is_spent(&rule->retry, attempts->budget_tries, first_ms, first_ms))
             *ret_at_ms = plan_since_ms(saga, step, operation);
         else
             *ret_at_ms = retry_until_ms(&rule->retry, first_ms) +
                          plan_suspended_ms(saga, attempts->budget_seq);
-        if (*ret_at_ms <= window_at_ms)
-            return STOP_SPENT;
-    }
-    if (window_at_ms != INT64_MAX) {
-        *ret_at_ms = window_at_ms;
-        return STOP_WINDOW;
-    }
-    if (rule->start_timeout_ms && attempts->tries == 0 && saga->row.started_at_ms) {
+    } else if (rule->start_timeout_ms && attempts->tries == 0 && saga->row.started_at_ms) {
+        why = STOP_START_TIMEOUT;
         *ret_at_ms = plan_since_ms(saga, step, operation) + rule->start_timeout_ms;
-        return STOP_START_TIMEOUT;
     }
-    *ret_at_ms = INT64_MAX;
-    return STOP_NONE;
+    if (attempts->unsettled == 0 || !rule->window_ms)
+        return why;
+    int64_t window_at_ms = plan_send_before_ms(saga, step, operation) - ATTEMPT_LEAST_MS;
+    if (operation == OPERATION_ACTION)
+        window_at_ms = larger(window_at_ms, plan_delayed_until_ms(saga, step));
+    if (*ret_at_ms <= window_at_ms)
+        return why;
+    *ret_at_ms = window_at_ms;
+    return STOP_WINDOW;
+}
+
+enum stop plan_stop(const struct saga *saga, size_t step, enum operation operation,
+                    int64_t *ret_at_ms)
+{
+    bool forward = operation == OPERATION_ACTION;
+    if (forward && saga_is_wait(saga, step))
+        return wait_stop(saga, step, ret_at_ms);
+    if (forward && plan_is_suspect(saga, step) && !plan_is_repeatable(saga, step, operation)) {
+        *ret_at_ms = plan_delayed_until_ms(saga, step);
+        return STOP_SUSPECT;
+    }
+    bool full = plan_limit_reached(saga);
+    if (full || (forward && plan_task_is_too_large(saga))) {
+        *ret_at_ms = plan_since_ms(saga, step, operation);
+        return full ? STOP_LIMIT : STOP_TASK_LIMIT;
+    }
+    return time_stop(saga, step, operation, ret_at_ms);
 }
 
 enum stop plan_stop_due(const struct saga *saga, int64_t now_ms, size_t *ret_step,

@@ -49,6 +49,19 @@ int saga_new(const struct definition *definition, struct saga_row *row, struct s
     return 0;
 }
 
+int saga_suspect(struct saga *saga, const char *actor, int64_t since_ms, int64_t now_ms,
+                 struct transition *ret, struct err *err)
+{
+    if (saga->count || saga->row.started_at_ms)
+        return err_set(err, ERR_INTERNAL, "a saga that has begun is not SUSPECT any more");
+    struct change change = change_begin(saga, now_ms, NULL, ret, err);
+    struct journal_entry entry = { .kind = ENTRY_SUSPECT,
+                                   .step = -1,
+                                   .leased_at_ms = smaller(since_ms, now_ms),
+                                   .actor = (char *)actor }; /* borrowed: change_append copies */
+    return change_append(&change, &entry);
+}
+
 struct saga *saga_free(struct saga *saga)
 {
     if (!saga)
@@ -176,6 +189,7 @@ void saga_committed(struct saga *saga, const struct transition *transition, int6
         struct journal_entry *entry = &saga_slot(saga, transition->append_seq + (int64_t)i)->entry;
         if (entry->kind != ENTRY_LEASE) {
             entry->finished_at_ms = db_now_ms;
+            entry->leased_at_ms = smaller(entry->leased_at_ms, db_now_ms); /* SUSPECT */
             continue;
         }
         lease_times(entry, transition, db_now_ms);

@@ -90,6 +90,12 @@ struct saga; /* opaque */
  * state, phase and times but start_at are set here). definition must outlive the saga. */
 MUST_USE int saga_new(const struct definition *definition, struct saga_row *row,
                       struct saga **ret_saga, struct err *err);
+/* A new saga that takes over what somebody else may have begun: makes its first transition, the
+ * entry SUSPECT. Each action counts as having had one attempt, of unknown outcome, that began at
+ * since_ms (not after now_ms) and ended when the entry was made. actor: who says so; copied.
+ * Nothing is granted in that transition. */
+MUST_USE int saga_suspect(struct saga *saga, const char *actor, int64_t since_ms, int64_t now_ms,
+                          struct transition *ret, struct err *err);
 /* Replays a journal in seq order: load = replay = recovery. Row and entries must come from one
  * snapshot. Consumes row and entries (the array's contents, not the array) on success. Fails with
  * ERR_INTERNAL on a journal that the rules cannot have written (a gap, an entry after the end, a

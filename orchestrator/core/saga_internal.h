@@ -26,11 +26,12 @@ struct attempts {
     int64_t ended_seq;    /* last lease that ended and was not RELEASED */
     int64_t budget_seq;   /* first lease of the budget */
     int64_t backoff_seq;  /* the lease whose retry_at must pass first */
-    int64_t unknown_seq;  /* last lease that ended UNKNOWN, EXPIRED or STREAM_LOST */
+    int64_t unknown_seq;  /* last lease that ended UNKNOWN, EXPIRED or STREAM_LOST; or SUSPECT */
     int64_t lost_seq;     /* last lease that ended STREAM_LOST: its worker may still run */
     int64_t late_seq;     /* last LATE_REPORT that told of an effect which may not have arrived */
     int64_t done_seq; /* the entry that holds the output: LEASE, LATE_REPORT, RESOLVE; or RECEIVE */
-    int64_t window_seq;   /* first lease since nothing was unsettled: the window counts from it */
+    int64_t
+        window_seq; /* first lease since nothing was unsettled, or SUSPECT: its window's begin */
     int64_t not_done_seq; /* last RESOLVE that said NOT_DONE */
     int64_t probing_seq;  /* PROBE: IDEMPOTENT, and not repeated any more, the probe decides */
     int64_t passed_seq;   /* ACCEPT or CONTINUE: the saga went on without it */
@@ -150,7 +151,7 @@ MUST_USE int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err);
 /* Takes the row of the transition table; ERR_INTERNAL if there is none. */
 MUST_USE int saga_move(struct saga *saga, enum saga_input input, struct err *err);
 /* The input that a decision entry stands for; false: it moves nothing (LEASE, LATE_REPORT, RESOLVE,
- * PROBE, MAYBE). */
+ * PROBE, MAYBE, PENDING, SIGNAL, RECEIVE, SUSPECT). */
 bool entry_input(const struct journal_entry *entry, enum saga_input *ret);
 /* Is everything done, or taken back? Then the input that ends it. */
 bool saga_end_input(const struct saga *saga, enum saga_input *ret);
@@ -220,8 +221,10 @@ int64_t plan_settle_until_ms(const struct saga *saga, size_t step);
 int64_t plan_settled_at_ms(const struct saga *saga, size_t step, enum operation operation);
 /* When everything that it comes after was over; 0: a saga that has yet to be committed. */
 int64_t plan_ready_at_ms(const struct saga *saga, size_t step);
-/* The end of the delay before its first attempt, or the start that was asked for; 0: none, or there
- * was one. */
+/* It may have run before the saga began, which nothing has settled, and was not tried since. */
+bool plan_is_suspect(const struct saga *saga, size_t step);
+/* Forward: the end of the delay before its first attempt, or the start that was asked for; 0: none,
+ * or there was one. */
 int64_t plan_delayed_until_ms(const struct saga *saga, size_t step);
 /* Nothing may be sent with the idempotency key from then on; 0: no window, or none has begun. */
 int64_t plan_send_before_ms(const struct saga *saga, size_t step, enum operation operation);
@@ -243,7 +246,8 @@ bool plan_limit_reached(const struct saga *saga);
 bool plan_task_is_too_large(const struct saga *saga);
 enum stop {
     STOP_NONE,
-    STOP_SIGNAL, /* what it waits for is there */
+    STOP_SIGNAL,  /* what it waits for is there */
+    STOP_SUSPECT, /* it may have run before, and running it now would be no safe repeat */
     STOP_LIMIT,
     STOP_TASK_LIMIT,
     STOP_SPENT,

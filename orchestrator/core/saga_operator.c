@@ -121,7 +121,7 @@ static int check_waiting(const struct saga *saga, size_t step, enum operation op
     int64_t settled_ms = operation == OPERATION_COMPENSATION ? plan_settle_until_ms(saga, step) : 0;
     if (!backs_off)
         settled_ms = larger(settled_ms, plan_not_before_ms(saga, step, operation));
-    if (operation == OPERATION_ACTION && plan_delayed_until_ms(saga, step) > now_ms)
+    if (plan_delayed_until_ms(saga, step) > now_ms)
         return err_reason(err, ERR_PRECONDITION, "RETRY_NOT_ALLOWED",
                           "step \"%s\" has not been tried yet: it is delayed until %" PRId64
                           " (Unix ms)",

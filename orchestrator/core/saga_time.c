@@ -42,6 +42,16 @@ static int window_over(struct change *change, int step, enum operation operation
                           message);
 }
 
+static int may_have_run(struct change *change, int step)
+{
+    char message[160];
+    (void)snprintf(message, sizeof message,
+                   "step \"%s\" may have run before this saga took it over",
+                   change->saga->definition->steps[step].name);
+    return decide_unknown(change, step, OPERATION_ACTION, PARK_OUTCOME_UNKNOWN, "MAY_HAVE_RUN",
+                          message);
+}
+
 static int stop(struct change *change, int step, enum operation operation, enum stop why)
 {
     const struct saga *saga = change->saga;
@@ -49,6 +59,8 @@ static int stop(struct change *change, int step, enum operation operation, enum 
     char message[320];
     if (why == STOP_SIGNAL)
         return 0; /* change_close receives it */
+    if (why == STOP_SUSPECT)
+        return may_have_run(change, step);
     if (why == STOP_LIMIT) {
         (void)snprintf(message, sizeof message,
                        "the journal holds %zu entries (limit %d, %d kept free) and %" PRId64

@@ -51,6 +51,12 @@ static int64_t ended_at(const struct saga *saga, const struct attempts *attempts
     return larger(finished_at(saga, attempts->ended_seq), finished_at(saga, attempts->done_seq));
 }
 
+/* Since when it is not known what became of it. */
+static int64_t unknown_since(const struct saga *saga, const struct attempts *attempts)
+{
+    return finished_at(saga, attempts->ended_seq ? attempts->ended_seq : attempts->unknown_seq);
+}
+
 static bool is_parked_at(const struct saga *saga, size_t step, enum park_reason reason)
 {
     return saga->at.state == SAGA_PARKED && saga->at.reason == reason &&
@@ -72,7 +78,7 @@ static void view_waiting_action(const struct saga *saga, size_t step, int64_t no
     if (is_parked_at(saga, step, PARK_RETRIES_EXHAUSTED)) {
         set(ret, STEP_EXHAUSTED, finished_at(saga, saga->park_seq));
     } else if (probed || (parked && action->unsettled > 0)) {
-        set(ret, STEP_UNKNOWN, finished_at(saga, action->ended_seq));
+        set(ret, STEP_UNKNOWN, unknown_since(saga, action));
         ret->next_ms = parked ? 0 : plan_backoff_until_ms(saga, step, OPERATION_PROBE);
     } else if (plan_delayed_until_ms(saga, step) > now_ms) {
         ret->next_ms = plan_delayed_until_ms(saga, step);
@@ -106,7 +112,7 @@ static void view_action(const struct saga *saga, size_t step, int64_t now_ms, st
     else if (saga->at.phase == SAGA_RUNNING)
         view_waiting_action(saga, step, now_ms, ret);
     else if (action->unsettled > 0)
-        set(ret, STEP_UNKNOWN, finished_at(saga, action->ended_seq));
+        set(ret, STEP_UNKNOWN, unknown_since(saga, action));
     else if (action->rejected)
         set(ret, STEP_REJECTED, ended_at(saga, action));
     else if (saga->at.state == SAGA_ABANDONED)
@@ -176,6 +182,8 @@ void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct
         .last = saga_entry(saga, shown->last_seq),
         .maybe = action->unsettled > 0,
     };
+    const struct slot *unknown = saga_slot(saga, action->unknown_seq);
+    ret->suspect = ret->maybe && unknown && unknown->entry.kind == ENTRY_SUSPECT;
     if (back)
         view_compensation(saga, step, now_ms, ret);
     else
@@ -229,7 +237,7 @@ static void view_wait_turn(const struct saga *saga, const struct turn *turn, int
     const struct attempts *attempts = saga_attempts(saga, step, operation);
     int64_t settle = plan_not_before_ms(saga, step, operation);
     int64_t backoff = plan_backoff_until_ms(saga, step, operation);
-    int64_t delayed = operation == OPERATION_ACTION ? plan_delayed_until_ms(saga, step) : 0;
+    int64_t delayed = plan_delayed_until_ms(saga, step);
     if (delayed > now_ms) {
         ret->kind = WAIT_DELAY;
         ret->since_ms = plan_ready_at_ms(saga, step);

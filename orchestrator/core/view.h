@@ -41,6 +41,7 @@ struct step_view { /* strings borrowed from the saga */
     const struct journal_entry *last; /* last lease of that operation; NULL: none */
     int64_t next_ms;                  /* next try, probe or end of settle time; 0: none */
     bool maybe;
+    bool suspect; /* maybe, by an attempt that was none of ours */
 };
 void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct step_view *ret);
 
@@ -48,8 +49,8 @@ void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct
 struct unknown_view {
     enum operation operation; /* ACTION or COMPENSATION */
     int32_t attempts;         /* unsettled ones */
-    const struct journal_entry
-        *last;              /* that ended so; NULL: a lease given back reported an effect */
+    /* That ended so; SUSPECT: none of ours; NULL: a lease given back reported an effect. */
+    const struct journal_entry *last;
     int64_t settled_ms;     /* no request is on its way from then on; 0: not declared */
     int64_t send_before_ms; /* 0: no idempotency_window */
     int32_t probes;         /* asked since then, or since a person asked for more */

@@ -50,6 +50,7 @@ static const char *const entry_kinds[] = {
     [ENTRY_PENDING] = "PENDING",
     [ENTRY_SIGNAL] = "SIGNAL",
     [ENTRY_RECEIVE] = "RECEIVE",
+    [ENTRY_SUSPECT] = "SUSPECT",
 };
 _Static_assert(ARRAY_LEN(entry_kinds) == ENTRY_KIND_COUNT, "a name for each kind");
 

@@ -39,6 +39,8 @@ static const char *decision_words(Saga__V1__JournalEntry__Kind kind)
         return "went on, the step unconfirmed";
     case KIND(CONTINUE):
         return "went on without the step";
+    case KIND(SUSPECT):
+        return "each step may have run before";
     case KIND(PENDING):
         return "waits for what becomes of the pivot";
     default:

@@ -17,6 +17,9 @@ static const struct ctl_option options[] = {
     { "related", "UID", false, "the saga that this one corrects or repeats" },
     { "at", "TIME", false,
       "the first step does not begin before: 2026-03-02T14:05:00Z, or from now on: 10m" },
+    { "suspect", NULL, false,
+      "each step may have run before: take over what somebody else may have begun" },
+    { "suspect-since", "TIME", false, "since when they may have; or so long ago: 2h" },
     { NULL, NULL, false, NULL },
 };
 
@@ -88,17 +91,19 @@ static int read_labels(const struct ctl_arguments *arguments, struct labels *lab
     return 0;
 }
 
-static int read_time(const char *text, Google__Protobuf__Timestamp *ret, struct err *err)
+/* sign: +1, a span is from now on; -1: it is so long ago. */
+static int read_time(const char *option, const char *text, int sign,
+                     Google__Protobuf__Timestamp *ret, struct err *err)
 {
     int64_t delay_ms;
     if (json_timestamp_read(text, &ret->seconds, &ret->nanos))
         return 0;
     if (!ctl_duration(text, &delay_ms))
         return err_set(err, ERR_INVALID,
-                       "--at must be a time such as 2026-03-02T14:05:00Z or, from now on, 90s, 10m "
+                       "--%s must be a time such as 2026-03-02T14:05:00Z or, %s, 90s, 10m "
                        "or 2h, not \"%s\"",
-                       text);
-    int64_t at_ms = ctl_now_ms() + delay_ms;
+                       option, sign > 0 ? "from now on" : "so long ago", text);
+    int64_t at_ms = ctl_now_ms() + sign * delay_ms;
     ret->seconds = at_ms / 1000;
     ret->nanos = (int32_t)(at_ms % 1000) * 1000000;
     return 0;
@@ -158,11 +163,19 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     struct line line;
     CLEANUP(labels_done) struct labels labels = { .count = 0 };
     Saga__V1__StartSagaRequest request = SAGA__V1__START_SAGA_REQUEST__INIT;
-    Google__Protobuf__Timestamp at = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    Google__Protobuf__Timestamp at = GOOGLE__PROTOBUF__TIMESTAMP__INIT, since = at;
     const char *time = ctl_option(arguments, "at");
+    const char *since_time = ctl_option(arguments, "suspect-since");
+    char actor[CTL_ACTOR_SIZE];
     if (read_line(arguments, &line, &err) != 0 || read_labels(arguments, &labels, &err) != 0 ||
-        (time && read_time(time, &at, &err) != 0))
+        (time && read_time("at", time, 1, &at, &err) != 0) ||
+        (since_time && read_time("suspect-since", since_time, -1, &since, &err) != 0))
         return ctl_print_error(&err);
+    request.suspect = since_time || ctl_option(arguments, "suspect");
+    ctl_actor(actor);
+    if (request.suspect)
+        request.actor = actor;
+    request.suspect_since = since_time ? &since : NULL;
     if (ctl->namespace_)
         request.namespace_ = (char *)ctl->namespace_;
     request.definition = (char *)line.definition;
@@ -189,6 +202,10 @@ const struct ctl_verb verb_start = {
     "one it is taken as it is. KEY may be left out where the definition makes it of the input: an\n"
     "argument that begins with { is the input. The same key with the same input again is answered\n"
     "with the saga that is there: repeating the command is safe. The same key with other input is\n"
-    "refused.",
+    "refused.\n"
+    "\n"
+    "--suspect (or --suspect-since) takes over a half-done operation: what is IDEMPOTENT is run "
+    "with\n"
+    "its key, what is PROBED is asked first, and what may happen once alone waits for a person.",
     run,
 };

@@ -19,6 +19,12 @@ static void write_attempt(const Saga__V1__UnknownOutcome *unknown, const struct 
         buf_text(out, "a lease that had been given back reported an effect\n");
         return;
     }
+    if (!unknown->fence) {
+        buf_text(out, "none of this saga's: it may have run before sagad took over, since ");
+        screen_time(out, unknown->lease_time, view->now_ms);
+        buf_text(out, "\n");
+        return;
+    }
     buf_printf(out, "lease with fence %" PRId64 " given to ", unknown->fence);
     screen_text(out, unknown->worker);
     buf_text(out, " ");
@@ -172,10 +178,32 @@ static void write_doubt(const Saga__V1__Saga *saga, const struct where_view *vie
     write_commands(saga, view, parked ? saga->park->step : "STEP", "", 0, out);
 }
 
+/* Does a step that may have run before only wait for its turn? */
+static bool waits_suspect(const Saga__V1__StepStatus *step)
+{
+    return step->suspect && step->state != SAGA__V1__STEP_STATE__STEP_STATE_UNKNOWN &&
+           step->state != SAGA__V1__STEP_STATE__STEP_STATE_UNCONFIRMED;
+}
+
+static void write_suspects(const Saga__V1__Saga *saga, struct buf *out)
+{
+    bool any = false;
+    for (size_t i = 0; i < saga->n_steps; i++) {
+        if (!waits_suspect(saga->steps[i]))
+            continue;
+        buf_text(out, any ? ", " : "  suspect  may have run before sagad took over: ");
+        screen_text(out, saga->steps[i]->name);
+        any = true;
+    }
+    if (any)
+        buf_text(out, "\n");
+}
+
 void where_write_unknown(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
     for (size_t i = 0; i < saga->n_steps; i++)
-        if (saga->steps[i]->unknown)
+        if (saga->steps[i]->unknown && !waits_suspect(saga->steps[i]))
             write_step(saga, saga->steps[i], view, out);
+    write_suspects(saga, out);
     write_doubt(saga, view, out);
 }

@@ -53,7 +53,10 @@ struct start_item {
     const char *labels; /* JSON object text; NULL: none */
     bool has_related;
     struct uuid related;
-    int64_t start_at_ms; /* 0: at once */
+    int64_t start_at_ms;       /* 0: at once */
+    bool suspect;              /* it takes over what somebody else may have begun */
+    int64_t suspect_since_ms;  /* 0: the time of the start */
+    const char *suspect_actor; /* who says so; NULL: not said */
     /* out, owned by the event: what the saga gets of its input; buf_done(&start.made) before
      * freeing it */
     struct payload_start start;

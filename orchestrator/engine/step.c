@@ -161,6 +161,14 @@ static void start_refused(struct engine *engine, struct start_item *item, const 
         start_item_answered(engine, &item->work);
 }
 
+static int start_suspect(struct engine *engine, struct start_item *item, struct saga *saga,
+                         struct transition *transition)
+{
+    int64_t now_ms = engine_db_now(engine);
+    int64_t since_ms = item->suspect_since_ms ? item->suspect_since_ms : now_ms;
+    return saga_suspect(saga, item->suspect_actor, since_ms, now_ms, transition, &item->err);
+}
+
 /* False: the batch is full. */
 static bool start_step(struct engine *engine, struct start_item *item)
 {
@@ -197,7 +205,9 @@ static bool start_step(struct engine *engine, struct start_item *item)
     struct saga *saga = NULL;
     struct slot *slot = NULL;
     if (start_row(item, definition, &row) || !(slot = slot_get(engine, &item->uid)) ||
-        saga_new(definition, &row, &saga, &item->err)) {
+        saga_new(definition, &row, &saga, &item->err) ||
+        (item->suspect && start_suspect(engine, item, saga, &flight->transition))) {
+        (void)saga_free(saga); /* always NULL */
         saga_row_done(&row);
         if (slot)
             slot_free(engine, slot);
@@ -210,7 +220,8 @@ static bool start_step(struct engine *engine, struct start_item *item)
     slot->mine = true;
     flight->work = &item->work;
     memcpy(flight->op.input_digest, item->digest, sizeof item->digest);
-    grant_try(engine, slot, flight, false);
+    if (!item->suspect)
+        grant_try(engine, slot, flight, false);
     slot->suspect = item->tries > 0;
     slot_fly(engine, slot, flight, STORE_START);
     return true;

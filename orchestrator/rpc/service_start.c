@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LIMIT_AHEAD_MS = 60 * 1000 }; /* how far ahead of ours a caller's clock may be */
+
 /* Lives in the call's arena, except for labels, and texts that were made of the input. */
 struct start_call {
     struct engine_start start;
@@ -51,6 +53,25 @@ static int read_start_at(const Google__Protobuf__Timestamp *message, int64_t *re
     return 0;
 }
 
+/* A saga that takes over. */
+static int read_suspect(const Saga__V1__StartSagaRequest *request, struct start_item *item,
+                        struct err *err)
+{
+    const Google__Protobuf__Timestamp *since = request->suspect_since;
+    if (!request->suspect && (since || *request->actor))
+        return err_field(err, since ? "suspect_since" : "actor", "%s: goes with suspect alone",
+                         since ? "suspect_since" : "actor");
+    int rc = check_text("actor", request->actor, 0, LIMIT_ACTOR_BYTES, err);
+    int64_t since_ms = since ? since->seconds * 1000 + since->nanos / 1000000 : 0;
+    if (!rc && since && (since_ms <= 0 || since_ms > clock_wall_ms(&clock_system) + LIMIT_AHEAD_MS))
+        rc = err_field(err, "suspect_since",
+                       "suspect_since: must be after 1970 and not in the future");
+    item->suspect = request->suspect;
+    item->suspect_since_ms = since_ms;
+    item->suspect_actor = request->actor;
+    return rc;
+}
+
 static int read_item(const Saga__V1__StartSagaRequest *request, struct start_item *ret,
                      struct err *err)
 {
@@ -72,6 +93,8 @@ static int read_item(const Saga__V1__StartSagaRequest *request, struct start_ite
         rc = err_field(err, "related_saga", "related_saga: is not a UUID");
     if (!rc)
         rc = read_start_at(request->start_at, &item.start_at_ms, err);
+    if (!rc)
+        rc = read_suspect(request, &item, err);
     if (rc)
         return rc;
     item.has_related = *request->related_saga != '\0';

@@ -134,50 +134,63 @@
              " e.signal_id"
 
 /* clang-format off */
+#define START_PARAMS \
+    OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, \
+    OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, \
+    OID_INT8_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY
 #define START_ROWS \
     U(1, shard) ", " U(2, uid) ", " U(3, namespace) ", " U(4, definition) ", " U(5, saga_id) \
     ", " U(6, run) ", " U(7, input_digest) ", " U(8, revision) ", " U(9, input) \
-    ", " U(10, labels) ", " U(11, deadline_ms) ", " U(12, related) ", " U(13, fence) \
-    ", " U(14, step) ", " U(15, step_index) ", " U(16, operation) ", " U(17, worker) \
-    ", " U(18, lease_ms) ", " U(19, attempt_ms) ", NULL::int8 AS send_before_ms" \
-    ", timestamptz 'epoch' + unnest($20) * interval '1 millisecond' AS start_at"
+    ", " U(10, labels) ", " U(11, deadline_ms) ", " U(12, related) \
+    ", timestamptz 'epoch' + unnest($13) * interval '1 millisecond' AS start_at"
+/* Key and saga, each FROM what the one before it inserted, and all FROM revisions that are there:
+ * their rows are held until the commit, so whoever deletes one waits and finds the saga, or came
+ * first and the start finds nothing. Keys in their own order: two nodes with the same keys in other
+ * sagas wait for each other, never in a circle. `(.. IN ..) IS TRUE` keeps that a hashed look-up:
+ * as a join it would be a nested loop over the whole batch. */
+#define START_SAGAS(node) \
+    " r AS MATERIALIZED (SELECT o.namespace, o.name, o.revision FROM (SELECT DISTINCT" \
+    " u.namespace, u.definition, u.revision FROM u) d JOIN definition_revision o" \
+    " ON o.namespace = d.namespace AND o.name = d.definition AND o.revision = d.revision" \
+    " FOR KEY SHARE OF o)," \
+    " k AS (INSERT INTO saga_key (shard, namespace, definition, saga_id, saga_uid, run," \
+    " input_digest) SELECT u.shard, u.namespace, u.definition, u.saga_id, u.uid, u.run," \
+    " u.input_digest FROM u WHERE ((u.namespace, u.definition, u.revision) IN (SELECT r.* FROM" \
+    " r)) IS TRUE ORDER BY u.shard, u.namespace, u.definition, u.saga_id, u.uid" \
+    " ON CONFLICT DO NOTHING RETURNING saga_uid)," \
+    " s AS (INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run," \
+    " state, phase, owner, input, labels, doubt, started_at, updated_at, deadline_at," \
+    " start_at, related_saga) SELECT u.shard, u.uid, u.namespace, u.definition, u.revision," \
+    " u.saga_id, u.run, 'RUNNING', 'RUNNING', " node ", u.input, u.labels::jsonb, false, now()," \
+    " now(), greatest(now(), u.start_at) + u.deadline_ms * interval '1 millisecond', u.start_at," \
+    " u.related FROM u" \
+    " WHERE (u.uid IN (SELECT k.saga_uid FROM k)) IS TRUE RETURNING saga_uid),"
+#define OF_STARTED "(u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE)" \
+    " SELECT s.saga_uid, 1::bigint, now() FROM s"
 /* clang-format on */
 
 const struct stmt stmts[STMT_COUNT] = {
     /* clang-format off */
-    /* Key, saga and first lease, each FROM what the one before it inserted, and all FROM revisions
-     * that are there: their rows are held until the commit, so whoever deletes one waits and finds
-     * the saga, or came first and the start finds nothing. Keys in their own order: two nodes with
-     * the same keys in other sagas wait for each other, never in a circle. `(.. IN ..) IS TRUE`
-     * keeps that a hashed look-up: as a join it would be a nested loop over the whole batch. */
+    /* With the first lease, or without an entry. */
     [STMT_START] = { "start", 22,
-        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,
-          OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_INT4_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY,
-          OID_INT8_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY,
-          OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT,
-          OID_TEXT },
-        "WITH u AS MATERIALIZED (SELECT " START_ROWS "),"
-        " r AS MATERIALIZED (SELECT o.namespace, o.name, o.revision FROM (SELECT DISTINCT"
-        " u.namespace, u.definition, u.revision FROM u) d JOIN definition_revision o"
-        " ON o.namespace = d.namespace AND o.name = d.definition AND o.revision = d.revision"
-        " FOR KEY SHARE OF o),"
-        " k AS (INSERT INTO saga_key (shard, namespace, definition, saga_id, saga_uid, run,"
-        " input_digest) SELECT u.shard, u.namespace, u.definition, u.saga_id, u.uid, u.run,"
-        " u.input_digest FROM u WHERE ((u.namespace, u.definition, u.revision) IN (SELECT r.* FROM"
-        " r)) IS TRUE ORDER BY u.shard, u.namespace, u.definition, u.saga_id, u.uid"
-        " ON CONFLICT DO NOTHING RETURNING saga_uid),"
-        " s AS (INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run,"
-        " state, phase, owner, input, labels, doubt, started_at, updated_at, deadline_at,"
-        " start_at, related_saga) SELECT u.shard, u.uid, u.namespace, u.definition, u.revision, u.saga_id,"
-        " u.run, 'RUNNING', 'RUNNING', $22, u.input, u.labels::jsonb, false, now(), now(),"
-        " greatest(now(), u.start_at) + u.deadline_ms * interval '1 millisecond', u.start_at,"
-        " u.related FROM u"
-        " WHERE (u.uid IN (SELECT k.saga_uid FROM k)) IS TRUE RETURNING saga_uid),"
+        { START_PARAMS, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY,
+          OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY, OID_TEXT, OID_TEXT },
+        "WITH u AS MATERIALIZED (SELECT " START_ROWS ", " U(14, fence) ", " U(15, step) ", "
+        U(16, step_index) ", " U(17, operation) ", " U(18, worker) ", " U(19, lease_ms) ", "
+        U(20, attempt_ms) ", NULL::int8 AS send_before_ms)," START_SAGAS("$22")
         " j AS (INSERT INTO journal " GRANT_COLUMNS
         " SELECT u.shard, u.uid, 1, u.fence, 'LEASE', u.step, u.step_index, u.operation, 1,"
         " u.worker, now()," LEASE_TIMES("u") ", $21 FROM u"
-        " WHERE u.lease_ms IS NOT NULL AND (u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE)"
-        " SELECT s.saga_uid, 1::bigint, now() FROM s" },
+        " WHERE u.lease_ms IS NOT NULL AND " OF_STARTED },
+    /* With the entry that says that somebody else may have begun. */
+    [STMT_START_SUSPECT] = { "start_suspect", 16,
+        { START_PARAMS, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_TEXT },
+        "WITH u AS MATERIALIZED (SELECT " START_ROWS ", " U(14, since_ms) ", " U(15, actor) "),"
+        START_SAGAS("$16")
+        " j AS (INSERT INTO journal (shard, saga_uid, seq, fence, kind, try, leased_at,"
+        " finished_at, actor) SELECT u.shard, u.uid, 1, 0, 'SUSPECT', 0, least(now(), timestamptz"
+        " 'epoch' + u.since_ms * interval '1 millisecond'), now(), u.actor FROM u"
+        " WHERE " OF_STARTED },
 
     [STMT_GRANT] = { "grant", 13,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, GRANT_PARAMS, OID_TEXT },

@@ -41,6 +41,7 @@ enum stmt_id {
     STMT_TAKE,
     STMT_EXTEND,
     STMT_START,
+    STMT_START_SUSPECT,
     STMT_GRANT,
     STMT_FINISH,
     STMT_FINISH_GRANT,

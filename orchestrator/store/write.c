@@ -50,10 +50,11 @@ int write_route(struct store_op *op, struct write *ret, struct err *err)
     } else if (op->kind == STORE_ADOPT || op->kind == STORE_HEARTBEAT) {
         write.stmt = op->kind == STORE_ADOPT ? STMT_ADOPT : STMT_HEARTBEAT;
     } else if (op->kind == STORE_START) {
+        bool suspect = t->append_count == 1 && appended(op, 0)->kind == ENTRY_SUSPECT;
         if (t->finishes || t->changes_row || t->late_row ||
-            (t->append_seq && (t->append_seq != 1 || !grants_only(op))))
+            (t->append_seq && (t->append_seq != 1 || !(suspect || grants_only(op)))))
             return err_set(err, ERR_INTERNAL, "start: no statement carries this transition");
-        write.stmt = STMT_START;
+        write.stmt = suspect ? STMT_START_SUSPECT : STMT_START;
         write.uid = saga_row(op->saga)->uid;
         write.seq = 1;
     } else {
@@ -235,6 +236,7 @@ static void put_first_lease(struct params *params, const struct store_op *op)
     params_int8(params, op->transition->attempt_timeout_ms);
 }
 
+/* START_PARAMS */
 static void put_start(struct params *params, const struct store_op *op, const struct uuid *uid)
 {
     const struct saga_row *row = saga_row(op->saga);
@@ -256,7 +258,6 @@ static void put_start(struct params *params, const struct store_op *op, const st
         params_uuid(params, &row->related);
     else
         params_null(params);
-    put_first_lease(params, op);
     if (row->start_at_ms)
         params_int8(params, row->start_at_ms);
     else
@@ -343,6 +344,12 @@ static void put(struct params *params, const struct write *write, const char *no
         break;
     case STMT_START:
         put_start(params, op, &write->uid);
+        put_first_lease(params, op);
+        break;
+    case STMT_START_SUSPECT:
+        put_start(params, op, &write->uid);
+        params_int8(params, appended(op, 0)->leased_at_ms);
+        params_text(params, appended(op, 0)->actor);
         break;
     case STMT_GRANT:
         put_place(params, &write->uid);
@@ -386,8 +393,8 @@ void write_fill(struct params *params, const struct write *writes, size_t count,
         params_bool(params, asks_owner);
     if (stmt == STMT_START || stmt == STMT_GRANT || stmt == STMT_FINISH_GRANT || stmt == STMT_PHASE)
         params_text(params, self->granter);
-    if (stmt == STMT_START || stmt == STMT_FINISH || stmt == STMT_PHASE || stmt == STMT_TAKE ||
-        stmt == STMT_LET_GO)
+    if (stmt == STMT_START || stmt == STMT_START_SUSPECT || stmt == STMT_FINISH ||
+        stmt == STMT_PHASE || stmt == STMT_TAKE || stmt == STMT_LET_GO)
         params_text(params, self->node);
 }
 

@@ -19,7 +19,7 @@ _Static_assert((int)STEP_WAITING_FOR_SIGNAL + 1 ==
                    (int)SAGA__V1__STEP_STATE__STEP_STATE_WAITING_FOR_SIGNAL,
                "order");
 _Static_assert((int)WAIT_SIGNAL == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_SIGNAL, "order");
-_Static_assert((int)ENTRY_RECEIVE + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_RECEIVE, "order");
+_Static_assert((int)ENTRY_SUSPECT + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_SUSPECT, "order");
 _Static_assert((int)EFFECT_AT_MOST_ONCE + 1 == (int)SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE, "order");
 
 Saga__V1__SagaState saga_state_to_message(enum saga_state state)
@@ -302,6 +302,7 @@ static Saga__V1__StepStatus *step_to_message(struct arena *arena, const struct s
     message->tries = view.tries;
     message->next_time = time_message(arena, view.next_ms);
     message->maybe = view.maybe;
+    message->suspect = view.suspect;
     if (view.last) {
         message->worker = view.last->worker;
         message->fence = view.last->fence;

@@ -63,6 +63,8 @@ static void make_definition(struct script *script, struct world *world)
     unsigned times = script_choice(script, 4);
     if (times == 1)
         world->start_at_ms = WORLD_START_MS + 3000;
+    if (times == 2)
+        world->suspect_since_ms = WORLD_START_MS - 5000;
     if (times == 0) {
         world->definition->deadline_ms = 20000;
         world->definition->on_deadline = (enum on_deadline)script_choice(script, ON_DEADLINE_COUNT);

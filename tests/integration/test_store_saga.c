@@ -298,6 +298,46 @@ static void test_a_large_batch_and_loading_all(void **state)
         copy_done(&copies[i]);
 }
 
+/* In one batch with a usual start; a known key starts nothing. */
+static void test_a_saga_that_took_over(void **state)
+{
+    (void)state;
+    enum { COUNT = 4 };
+    int64_t now_ms = clock_wall_ms(&clock_system);
+    const int64_t since_ms[COUNT] = { now_ms - 3600 * 1000, now_ms + 3600 * 1000, 0, now_ms };
+    static const char *const ids[COUNT] = { "taken-1", "taken-2", "usual", "taken-1" };
+    struct copy copies[COUNT];
+    struct err err;
+    for (int i = 0; i < COUNT; i++) {
+        copy_new(&copies[i], ids[i], NULL);
+        if (since_ms[i])
+            ASSERT_OK(saga_suspect(copies[i].saga, i ? NULL : "kafka/orders", since_ms[i],
+                                   now_ms + 1000, &copies[i].transition, &err),
+                      &err);
+        copies[i].op.next = i + 1 < COUNT - 1 ? &copies[i + 1].op : NULL;
+    }
+    fixture_run(store, &copies[0].op);
+    for (int i = 0; i < COUNT - 1; i++) {
+        copy_expect(&copies[i], STORE_OK);
+        copy_assert_stored(&copies[i], store);
+    }
+    copy_write(&copies[3], store, STORE_EXISTS);
+    const struct journal_entry *entry = saga_entry(copies[0].saga, 1);
+    assert_int_equal(entry->leased_at_ms, since_ms[0]);
+    assert_string_equal(entry->actor, "kafka/orders");
+    entry = saga_entry(copies[1].saga, 1); /* no later than the start, by the database's clock */
+    assert_int_equal(entry->leased_at_ms, entry->finished_at_ms);
+    for (int step = 0; step < 3; step++) {
+        copy_grant(&copies[0], "w/1");
+        write_and_compare(&copies[0]);
+        copy_report(&copies[0], step ? OUTCOME_DONE : OUTCOME_ALREADY_DONE, "out");
+        write_and_compare(&copies[0]);
+    }
+    assert_int_equal(saga_row(copies[0].saga)->state, SAGA_SUCCEEDED);
+    for (int i = 0; i < COUNT; i++)
+        copy_done(&copies[i]);
+}
+
 static void test_loads_that_find_nothing(void **state)
 {
     (void)state;
@@ -353,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_a_known_key_starts_nothing),
         cmocka_unit_test(test_one_batch_starts_a_key_once),
         cmocka_unit_test(test_a_large_batch_and_loading_all),
+        cmocka_unit_test(test_a_saga_that_took_over),
         cmocka_unit_test(test_loads_that_find_nothing),
         cmocka_unit_test(test_a_bad_row_is_named),
     };

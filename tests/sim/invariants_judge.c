@@ -698,6 +698,7 @@ void invariants_entry(const struct look *look, const struct journal_entry *entry
     case ENTRY_PENDING:
         judge_pending(look, entry);
         return;
+    case ENTRY_SUSPECT:
     case ENTRY_SIGNAL:
     case ENTRY_RECEIVE:
     case ENTRY_ABANDON: /* an end: judged as one */

@@ -126,6 +126,11 @@ void world_make_wait(struct world *world, size_t step, int64_t timeout_ms,
     rule->delay_ms = 0;
 }
 
+static int64_t estimate(const struct world *world)
+{
+    return world->now_ms + world->skew_ms;
+}
+
 void world_start(struct world *world)
 {
     struct saga_row row = { .namespace_ = copy_text("default"),
@@ -143,6 +148,10 @@ void world_start(struct world *world)
             world->definition->deadline_ms +
             (world->start_at_ms > world->now_ms ? world->start_at_ms : world->now_ms);
     world->transition = (struct transition){ 0 };
+    if (world->suspect_since_ms)
+        ASSERT_OK(saga_suspect(world->saga, "kafka/orders", world->suspect_since_ms,
+                               estimate(world), &world->transition, &world->err),
+                  &world->err);
     world_commit(world);
 }
 
@@ -194,6 +203,8 @@ static void store_append(struct world *world, const struct transition *transitio
                 entry.lease_until_ms = entry.attempt_until_ms;
         } else {
             entry.finished_at_ms = world->now_ms;
+            if (entry.leased_at_ms > world->now_ms) /* SUSPECT */
+                entry.leased_at_ms = world->now_ms;
         }
         world->entries[world->count++] = entry;
     }
@@ -341,6 +352,7 @@ static void assert_answers_equal(const struct saga *a, const struct saga *b, int
         assert_int_equal(view.tries, same.tries);
         assert_int_equal(view.next_ms, same.next_ms);
         assert_int_equal(view.maybe, same.maybe);
+        assert_int_equal(view.suspect, same.suspect);
         assert_int_equal(seq_of(view.last), seq_of(same.last));
     }
 }
@@ -458,11 +470,6 @@ void world_reload(struct world *world)
 {
     world->saga = saga_free(world->saga);
     world->saga = replayed(world);
-}
-
-static int64_t estimate(const struct world *world)
-{
-    return world->now_ms + world->skew_ms;
 }
 
 bool world_is_grantable(const struct world *world)

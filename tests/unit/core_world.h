@@ -21,6 +21,7 @@ struct world {
     int64_t epoch;
     bool compare; /* replay after each commit */
     int64_t start_at_ms;
+    int64_t suspect_since_ms; /* 0: it starts as usual */
     /* The last event. */
     struct transition transition;
     enum verdict verdict;
