@@ -7,6 +7,7 @@
  *   after_task_sent  tasks were handed to gRPC
  *   inside_adoption  sagas were made this node's, not yet committed
  *   inside_migration a migration has run, not yet committed
+ *   ingest_before_commit, ingest_after_commit   the same of a batch of Kafka records
  */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H

@@ -162,8 +162,7 @@ struct store_ingest_record {
 
     /* results */
     enum store_ingest_result result;
-    struct uuid uid; /* set before anything is sent: after COMMIT_IN_DOUBT those of the STARTs are
-                      * what may have been started */
+    struct uuid uid; /* after COMMIT_IN_DOUBT: of a START, what may have been started (or zero) */
     bool ended;
     enum saga_state final_state; /* if ended; also of a saga whose rows were purged */
 };
@@ -211,8 +210,8 @@ struct store_ingest_letter { /* contents owned */
     struct bytes key, value, headers;
 };
 void store_ingest_letters_done(struct store_ingest_letter *letters, size_t count); /* and frees */
-/* Those of this rule and topic that are to be replayed, oldest first, at most `limit`. The array is
- * owned. Another node may have them, too: only one replays them. */
+/* Those of this rule that are to be replayed (also of a topic that it had before), oldest first, at
+ * most `limit`. The array is owned. Another node may have them, too: only one replays them. */
 MUST_USE int store_ingest_letters(struct store_ingest *ingest, size_t limit,
                                   struct store_ingest_letter **ret, size_t *ret_count,
                                   struct err *err);

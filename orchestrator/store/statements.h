@@ -127,4 +127,59 @@ enum outbox_stmt_id {
 };
 extern const struct stmt outbox_stmts[OUTBOX_COUNT];
 
+/* The connection of a Kafka rule's ingest (statements_ingest.c). It prepares control_stmts,
+ * STMT_LOAD_KEYS and STMT_LOAD_DEFINITION, too. */
+enum ingest_stmt_id {
+    INGEST_LAZY,
+    INGEST_SAVE,
+    INGEST_RETURN,
+    INGEST_RULE,
+    INGEST_WANTED,
+    INGEST_RUNNING,
+    INGEST_CURSORS,
+    INGEST_CREATE,
+    INGEST_STOP,
+    INGEST_SEEN,
+    INGEST_REVISION,
+    INGEST_MOVE,
+    INGEST_BEGIN_SAGAS,
+    INGEST_DEAD_LETTERS,
+    INGEST_COUNT_RECORDS,
+    INGEST_REPLAYS,
+    INGEST_REPLAY_LOCK,
+    INGEST_REPLAY_END,
+    INGEST_TAKE,
+    INGEST_PROGRESS,
+    INGEST_FINISH,
+    INGEST_TAKEOVER_RULE,
+    INGEST_TAKEOVER_CURSORS,
+    INGEST_STMT_COUNT
+};
+extern const struct stmt ingest_stmts[INGEST_STMT_COUNT];
+
+/* Kafka for people, on the reader's connection (statements_kafka.c). */
+enum kafka_stmt_id {
+    KAFKA_RULES,
+    KAFKA_RULE_CURSORS,
+    KAFKA_RULE_LOCK,
+    KAFKA_CURSOR_LOCK,
+    KAFKA_RESUME,
+    KAFKA_WANT,
+    KAFKA_AUDIT,
+    KAFKA_POST,
+    KAFKA_REQUEST,
+    KAFKA_REQUESTS,
+    KAFKA_REQUESTS_OF_RULE,
+    KAFKA_LETTERS,
+    KAFKA_LETTER,
+    KAFKA_LETTERS_LOCK_IDS,
+    KAFKA_LETTERS_LOCK,
+    KAFKA_LETTERS_DECIDE,
+    KAFKA_DEFINITIONS,
+    KAFKA_KEYS,
+    KAFKA_KEY_LETTERS,
+    KAFKA_STMT_COUNT
+};
+extern const struct stmt kafka_stmts[KAFKA_STMT_COUNT];
+
 #endif

@@ -71,14 +71,17 @@ static void test_parameters_are_what_the_tables_say(void **state)
     describe_all(control_stmts, CONTROL_COUNT, CONNECT_ENGINE);
     describe_all(read_stmts, READ_COUNT, CONNECT_READER);
     describe_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
+    describe_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
 }
 
 /* Does this line of a plan read a table about sagas? */
 static bool reads_sagas(const char *line)
 {
-    static const char *const tables[] = { " on saga ",        " on saga_key ", " on journal ",
-                                          " on late_report ", " on saga\n",    " on journal\n",
-                                          " on saga_key\n",   " on outbox " };
+    static const char *const tables[] = {
+        " on saga ",        " on saga_key ",     " on journal ",      " on late_report ",
+        " on saga\n",       " on journal\n",     " on saga_key\n",    " on outbox ",
+        " on dead_letter ", " on kafka_cursor ", " on kafka_request "
+    };
     if (!strstr(line, "Scan"))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(tables); i++)
@@ -131,6 +134,7 @@ static void test_plans_on_an_empty_database(void **state)
     explain_all(stmts, STMT_COUNT, CONNECT_ENGINE);
     explain_all(read_stmts, READ_COUNT, CONNECT_READER);
     explain_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
+    explain_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
 }
 
 static void test_plans_on_a_filled_database(void **state)
@@ -158,11 +162,26 @@ static void test_plans_on_a_filled_database(void **state)
         " leased_at, outcome) SELECT shard, uid, s, s, 'LEASE', 'debit', s - 1, 'ACTION', 1, now(),"
         " 'DONE' FROM n, generate_series(1, 3) s;"
         "INSERT INTO outbox SELECT shard, uid, s, 1, now() FROM n, generate_series(1, 2) s;"
+        "INSERT INTO kafka_rule (rule, topic, group_id, namespace, definition, wanted, node,"
+        " seen_at) SELECT 'rule-' || i, 't', 'g', 'test', 'pay', 'RUN', 'node-1', now()"
+        " FROM generate_series(1, 20) i;"
+        "INSERT INTO kafka_cursor (rule, topic, partition, next_offset)"
+        " SELECT 'rule-' || i, 't', p, 0 FROM generate_series(1, 20) i, generate_series(0, 99) p;"
+        "INSERT INTO dead_letter (dead_letter_id, rule, topic, partition, record_offset,"
+        " record_time_ms, record_crc, key, headers, saga_id, reason, message, received_at, state)"
+        " SELECT uid, 'rule-' || i % 20, 't', i % 100, i, 0, 0,"
+        " convert_to('k' || i, 'UTF8'), '', 'k' || i, 'REASON', '',"
+        " now(), CASE i % 3 WHEN 0 THEN 'OPEN' WHEN 1 THEN 'REPLAY' ELSE 'REPLAYED' END FROM n;"
+        "INSERT INTO kafka_request (request_id, rule, kind, arguments, actor, reason, requested_at,"
+        " state) SELECT uid, 'rule-' || i % 20, 'CHECK', '{}', '', '', now(),"
+        " CASE WHEN i % 1000 = 0 THEN 'OPEN' ELSE 'DONE' END FROM n;"
         "ANALYZE");
     explain_all(stmts, STMT_COUNT, CONNECT_ENGINE);
     explain_all(read_stmts, READ_COUNT, CONNECT_READER);
     explain_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
-    fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox");
+    explain_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
+    fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox, kafka_rule, kafka_cursor,"
+                       " dead_letter, kafka_request");
     PQfinish(conn);
 }
 
