@@ -43,6 +43,7 @@ static void handle(int signal_number, void (*handler)(int))
 void signals_take(void)
 {
     handle(SIGPIPE, SIG_IGN);
+    handle(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
     handle(SIGCHLD, on_child); /* the default would drop it instead of letting it wait */
     for (int i = 0; i < END_SIGNALS; i++)
         handle(end_signals[i], on_second_signal); /* process 1 gets no signal without a handler */
@@ -81,6 +82,7 @@ void signals_restore(void)
         handle(end_signals[i], SIG_DFL);
     handle(SIGCHLD, SIG_DFL);
     handle(SIGPIPE, SIG_DFL);
+    handle(SIGXFSZ, SIG_DFL);
     sigset_t set = taken_signals();
     (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
 }

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* SIGTERM, SIGINT, SIGHUP and SIGCHLD wait from now on; SIGPIPE is ignored. Before any thread. */
+/* SIGTERM, SIGINT, SIGHUP and SIGCHLD wait from now on; SIGPIPE and SIGXFSZ are ignored. Before any
+ * thread. */
 void signals_take(void);
 /* The next signal, or 0 when the time is over. */
 int signals_wait(int64_t timeout_ms);

@@ -8,6 +8,7 @@
  *   inside_adoption  sagas were made this node's, not yet committed
  *   inside_migration a migration has run, not yet committed
  *   ingest_before_commit, ingest_after_commit   the same of a batch of Kafka records
+ *   after_archive    sagas are in an archive and on the disk, their rows not yet deleted
  */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H

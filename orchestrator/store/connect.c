@@ -29,14 +29,19 @@ static const char *const role_options[] = {
     [CONNECT_INGEST] =
         PLAN_OPTIONS COMMON_OPTIONS " -c lock_timeout=1000 -c statement_timeout=10000"
                                     " -c idle_in_transaction_session_timeout=10000",
+    /* What a crash undoes is purged again: its commits wait for no disk, and hold up nobody's. */
+    [CONNECT_RETENTION] =
+        PLAN_OPTIONS COMMON_OPTIONS " -c lock_timeout=1000 -c statement_timeout=20000"
+                                    " -c idle_in_transaction_session_timeout=120000"
+                                    " -c synchronous_commit=off",
     [CONNECT_ADMIN] = COMMON_OPTIONS " -c statement_timeout=0 -c lock_timeout=0",
 };
 _Static_assert(LOCK_TIMEOUT_MS == 200, "as in the engine's options");
 
 static const char *const application_names[] = {
-    [CONNECT_ENGINE] = "sagad engine", [CONNECT_READER] = "sagad reader",
-    [CONNECT_OUTBOX] = "sagad outbox", [CONNECT_INGEST] = "sagad ingest",
-    [CONNECT_ADMIN] = "sagad",
+    [CONNECT_ENGINE] = "sagad engine",       [CONNECT_READER] = "sagad reader",
+    [CONNECT_OUTBOX] = "sagad outbox",       [CONNECT_INGEST] = "sagad ingest",
+    [CONNECT_RETENTION] = "sagad retention", [CONNECT_ADMIN] = "sagad",
 };
 
 /* Defaults of ours where the user said nothing. */

@@ -9,7 +9,14 @@
 enum { CONNECT_KEYS_MAX = 64, CONNECT_TIMEOUT_MS = 5000 };
 #define STORE_SCHEMA "sagad"
 
-enum connect_role { CONNECT_ENGINE, CONNECT_READER, CONNECT_OUTBOX, CONNECT_INGEST, CONNECT_ADMIN };
+enum connect_role {
+    CONNECT_ENGINE,
+    CONNECT_READER,
+    CONNECT_OUTBOX,
+    CONNECT_INGEST,
+    CONNECT_RETENTION,
+    CONNECT_ADMIN
+};
 
 struct connect { /* what PQconnectStartParams wants; strings owned */
     const char *keys[CONNECT_KEYS_MAX];

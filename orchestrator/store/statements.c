@@ -264,8 +264,11 @@ const struct stmt stmts[STMT_COUNT] = {
     [STMT_LATE] = { "late", 8,
         { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_BOOL_ARRAY,
           OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY },
-        "WITH u AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8) AS u (shard,"
-        " uid, fence, outcome, effect, output, error_code, error_message)),"
+        /* Held, so that no purge comes between: it takes the report with the saga, or the report
+         * finds no saga. */
+        "WITH u AS MATERIALIZED (SELECT u.* FROM unnest($1, $2, $3, $4, $5, $6, $7, $8) AS u (shard,"
+        " uid, fence, outcome, effect, output, error_code, error_message) JOIN saga s"
+        " ON s.shard = u.shard AND s.saga_uid = u.uid FOR KEY SHARE OF s),"
         " l AS (INSERT INTO late_report (shard, saga_uid, fence, outcome, effect, output,"
         " error_code, error_message, received_at) SELECT u.shard, u.uid, u.fence, u.outcome,"
         " u.effect, u.output, u.error_code, u.error_message, now() FROM u ON CONFLICT DO NOTHING),"
@@ -429,6 +432,10 @@ static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
     "r.namespace, r.name, r.revision, r.created_at, r.revision = d.current_revision, r.content,"   \
     " d.paused_at, d.paused_by, d.pause_reason"
 
+/* The sagas of a definition d in a state t. */
+#define ENDS     "unnest(ARRAY['SUCCEEDED', 'COMPENSATED', 'ABANDONED']) AS t (state)"
+#define OF_STATE "c.namespace = d.namespace AND c.definition = d.name AND c.state = t.state"
+
 const struct stmt read_stmts[READ_COUNT] = {
     /* clang-format off */
     /* uid of a key's run: the latest one by its key, an older one by its row. */
@@ -483,6 +490,32 @@ const struct stmt read_stmts[READ_COUNT] = {
         " c.saga_id, c.run FROM saga c WHERE c.namespace = d.namespace AND c.definition = d.name"
         " AND c.state = t.state ORDER BY c.started_at, c.saga_uid LIMIT 1) s"
         " ORDER BY s.started_at, s.saga_uid LIMIT 1) o ON true" },
+
+    [READ_RETENTION_NODES] = { "retention_nodes", 1, { OID_INT8 },
+        "SELECT r.node, r.retention_ms, r.key_memory_ms, r.archive, r.seen_at, r.round_began_at,"
+        " r.round_ended_at, r.round_purged, r.purged, r.forgotten, r.problem"
+        " FROM retention r ORDER BY r.node LIMIT $1" },
+    [READ_RETENTION_TOPICS] = { "retention_topics", 1, { OID_INT8 },
+        "SELECT k.rule, k.topic, coalesce(k.topic_retention_ms, -2),"
+        " coalesce(k.topic_compacted, false) FROM kafka_rule k ORDER BY k.rule LIMIT $1" },
+    /* Each count up to $1. What purges is whoever said so within a minute. */
+    [READ_RETENTION_COUNTS] = { "retention_counts", 1, { OID_INT8 },
+        "WITH a AS MATERIALIZED (SELECT now() - min(r.retention_ms) * interval '1 millisecond'"
+        " AS before FROM retention r WHERE r.retention_ms >= 0"
+        " AND r.seen_at > now() - interval '1 minute')"
+        " SELECT now(),"
+        " (SELECT count(*) FROM (SELECT FROM definition d CROSS JOIN " ENDS " CROSS JOIN LATERAL ("
+        "SELECT FROM saga c WHERE " OF_STATE " LIMIT $1) s LIMIT $1) x),"
+        " (SELECT count(*) FROM (SELECT FROM a CROSS JOIN definition d CROSS JOIN " ENDS
+        " CROSS JOIN LATERAL (SELECT FROM saga c WHERE " OF_STATE " AND c.started_at < a.before"
+        " AND c.ended_at < a.before AND NOT c.doubt LIMIT $1) s LIMIT $1) x),"
+        " (SELECT count(*) FROM (SELECT FROM a CROSS JOIN definition d CROSS JOIN " ENDS
+        " CROSS JOIN LATERAL (SELECT FROM saga c WHERE " OF_STATE " AND c.started_at < a.before"
+        " AND c.ended_at < a.before AND c.doubt LIMIT $1) s LIMIT $1) x),"
+        " (SELECT count(*) FROM (SELECT FROM a CROSS JOIN definition d CROSS JOIN LATERAL ("
+        "SELECT FROM saga c WHERE c.namespace = d.namespace AND c.definition = d.name"
+        " AND c.state = 'PARKED' AND c.started_at < a.before AND c.updated_at < a.before"
+        " LIMIT $1) s LIMIT $1) x)" },
 
     [READ_DEFINITION] = { "definition", 4, { OID_TEXT, OID_TEXT, OID_INT4, OID_BOOL },
         "SELECT " REVISION_COLUMNS ", CASE WHEN $4 THEN r.descriptors ELSE '' END, 0::bigint"

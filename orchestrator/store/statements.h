@@ -98,6 +98,9 @@ enum read_stmt_id {
     READ_LIST_DOUBT_OLDEST,
     READ_PARKED,
     READ_GUARD_FLOOR,
+    READ_RETENTION_NODES,
+    READ_RETENTION_TOPICS,
+    READ_RETENTION_COUNTS,
     READ_DEFINITION,
     READ_DEFINITIONS,
     READ_REVISIONS,
@@ -181,5 +184,9 @@ enum kafka_stmt_id {
     KAFKA_STMT_COUNT
 };
 extern const struct stmt kafka_stmts[KAFKA_STMT_COUNT];
+
+/* The connection of retention (statements_retention.c). */
+enum purge_stmt_id { PURGE_PICK, PURGE_LINES, PURGE_DELETE, PURGE_FORGET, PURGE_SAY, PURGE_COUNT };
+extern const struct stmt purge_stmts[PURGE_COUNT];
 
 #endif

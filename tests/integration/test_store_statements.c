@@ -72,6 +72,7 @@ static void test_parameters_are_what_the_tables_say(void **state)
     describe_all(read_stmts, READ_COUNT, CONNECT_READER);
     describe_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
     describe_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
+    describe_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
 }
 
 /* Does this line of a plan read a table about sagas? */
@@ -135,6 +136,7 @@ static void test_plans_on_an_empty_database(void **state)
     explain_all(read_stmts, READ_COUNT, CONNECT_READER);
     explain_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
     explain_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
+    explain_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
 }
 
 static void test_plans_on_a_filled_database(void **state)
@@ -175,13 +177,16 @@ static void test_plans_on_a_filled_database(void **state)
         "INSERT INTO kafka_request (request_id, rule, kind, arguments, actor, reason, requested_at,"
         " state) SELECT uid, 'rule-' || i % 20, 'CHECK', '{}', '', '', now(),"
         " CASE WHEN i % 1000 = 0 THEN 'OPEN' ELSE 'DONE' END FROM n;"
+        "INSERT INTO late_report (shard, saga_uid, fence, outcome, effect, received_at)"
+        " SELECT shard, uid, 1, 'DONE', true, now() FROM n WHERE i % 20 = 1;"
         "ANALYZE");
     explain_all(stmts, STMT_COUNT, CONNECT_ENGINE);
     explain_all(read_stmts, READ_COUNT, CONNECT_READER);
     explain_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
     explain_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
+    explain_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
     fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox, kafka_rule, kafka_cursor,"
-                       " dead_letter, kafka_request");
+                       " dead_letter, kafka_request, late_report");
     PQfinish(conn);
 }
 

@@ -1,0 +1,93 @@
+#include "store/statements.h"
+
+#include <assert.h>
+
+/* A uuid v7 begins with the milliseconds of its saga's start, and a saga ends after its start: who
+ * has ended before a time is below the first uuid of that time. */
+#define FIRST_UUID_BEFORE(ms)                                                                      \
+    "(lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - " ms "), 12, '0')"                  \
+    " || repeat('0', 20))::uuid"
+
+/* Base64 in one line. */
+#define BASE64(column) "replace(encode(" column ", 'base64'), E'\\n', '')"
+#define OBJECT(alias, column)                                                                      \
+    "to_jsonb(" alias ") || jsonb_build_object('" column "', " BASE64(alias "." column) ")"
+
+/* One array for each column, as in statements.c. */
+#define PICKED "SELECT unnest($1) AS shard, unnest($2) AS uid"
+
+const struct stmt purge_stmts[PURGE_COUNT] = {
+    /* clang-format off */
+    /* $1, $2: behind this saga, $3: up to this shard; $4: age, $5: how many to look at. First what is
+     * old enough to be looked at, in the order of the primary key and without a lock; then, of
+     * those, what may go. The last row is the last saga that was looked at, and says how many. */
+    [PURGE_PICK] = { "purge_pick", 5, { OID_INT2, OID_UUID, OID_INT2, OID_INT8, OID_INT8 },
+        "WITH c AS MATERIALIZED (SELECT s.shard, s.saga_uid"
+        " FROM generate_series($1::int4, $3::int4) AS d (shard)"
+        " CROSS JOIN LATERAL (SELECT o.shard, o.saga_uid FROM saga o WHERE o.shard = d.shard::int2"
+        " AND o.saga_uid > CASE WHEN d.shard = $1 THEN $2"
+        " ELSE '00000000-0000-0000-0000-000000000000' END"
+        " AND o.saga_uid < " FIRST_UUID_BEFORE("$4")
+        " ORDER BY o.shard, o.saga_uid LIMIT $5) s LIMIT $5),"
+        " p AS MATERIALIZED (SELECT s.shard, s.saga_uid FROM c"
+        " JOIN saga s ON s.shard = c.shard AND s.saga_uid = c.saga_uid"
+        " WHERE s.state IN ('SUCCEEDED', 'COMPENSATED', 'ABANDONED') AND NOT s.doubt"
+        " AND s.ended_at < now() - $4 * interval '1 millisecond'"
+        " AND NOT EXISTS (SELECT FROM outbox e WHERE e.shard = s.shard AND e.saga_uid = s.saga_uid)"
+        " ORDER BY s.shard, s.saga_uid FOR UPDATE OF s SKIP LOCKED)"
+        " (SELECT p.shard, p.saga_uid, true, j.entries, j.bytes FROM p CROSS JOIN LATERAL (SELECT"
+        " count(*) AS entries, coalesce(sum(octet_length(e.output)), 0)::bigint AS bytes"
+        " FROM journal e WHERE e.shard = p.shard AND e.saga_uid = p.saga_uid) j)"
+        " UNION ALL (SELECT c.shard, c.saga_uid, false, (SELECT count(*) FROM c), 0::bigint FROM c"
+        " ORDER BY c.shard DESC, c.saga_uid DESC LIMIT 1)" },
+
+    /* Whatever columns the tables have. */
+    [PURGE_LINES] = { "purge_lines", 2, { OID_INT2_ARRAY, OID_UUID_ARRAY },
+        "SELECT (jsonb_strip_nulls(" OBJECT("s", "input") " || jsonb_build_object("
+        "'archived_at', now(),"
+        " 'journal', coalesce((SELECT jsonb_agg(" OBJECT("j", "output") " ORDER BY j.seq)"
+        " FROM journal j WHERE j.shard = s.shard AND j.saga_uid = s.saga_uid), '[]'),"
+        " 'late_reports', coalesce((SELECT jsonb_agg(" OBJECT("l", "output")
+        " ORDER BY l.fence, l.outcome) FROM late_report l WHERE l.shard = s.shard"
+        " AND l.saga_uid = s.saga_uid), '[]'))))::text"
+        " FROM (" PICKED ") u JOIN saga s ON s.shard = u.shard AND s.saga_uid = u.uid" },
+
+    /* $3: the archive's file, $4: how long the key is remembered after the end, NULL: for ever. */
+    [PURGE_DELETE] = { "purge_delete", 4, { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT, OID_INT8 },
+        "WITH u AS MATERIALIZED (" PICKED "),"
+        " j AS (DELETE FROM journal j USING u WHERE j.shard = u.shard AND j.saga_uid = u.uid),"
+        " l AS (DELETE FROM late_report l USING u WHERE l.shard = u.shard AND l.saga_uid = u.uid),"
+        " s AS (DELETE FROM saga s USING u WHERE s.shard = u.shard AND s.saga_uid = u.uid"
+        " RETURNING s.shard, s.namespace, s.definition, s.saga_id, s.saga_uid, s.ended_at),"
+        " k AS (UPDATE saga_key k SET purged_at = now(), archive = $3,"
+        " remembered_until = s.ended_at + $4 * interval '1 millisecond' FROM s"
+        " WHERE k.shard = s.shard AND k.namespace = s.namespace AND k.definition = s.definition"
+        " AND k.saga_id = s.saga_id AND k.saga_uid = s.saga_uid)"
+        " SELECT count(*) FROM s" },
+
+    /* Never one whose saga is there. */
+    [PURGE_FORGET] = { "purge_forget", 1, { OID_INT8 },
+        "WITH o AS MATERIALIZED (SELECT k.shard, k.namespace, k.definition, k.saga_id"
+        " FROM saga_key k WHERE k.remembered_until < now()"
+        " AND NOT EXISTS (SELECT FROM saga s WHERE s.shard = k.shard AND s.saga_uid = k.saga_uid)"
+        " ORDER BY k.remembered_until LIMIT $1 FOR UPDATE OF k SKIP LOCKED),"
+        " f AS (DELETE FROM saga_key k USING o WHERE k.shard = o.shard"
+        " AND k.namespace = o.namespace AND k.definition = o.definition AND k.saga_id = o.saga_id"
+        " RETURNING 1)"
+        " SELECT count(*) FROM f" },
+
+    [PURGE_SAY] = { "purge_say", 10,
+        { OID_TEXT, OID_INT8, OID_INT8, OID_TEXT, OID_TIMESTAMPTZ, OID_TIMESTAMPTZ, OID_INT8,
+          OID_INT8, OID_INT8, OID_TEXT },
+        "WITH g AS (DELETE FROM retention WHERE seen_at < now() - interval '1 day' AND node <> $1)"
+        " INSERT INTO retention AS r (node, retention_ms, key_memory_ms, archive, seen_at,"
+        " round_began_at, round_ended_at, round_purged, purged, forgotten, problem)"
+        " VALUES ($1, $2, $3, $4, now(), $5, $6, $7, $8, $9, $10)"
+        " ON CONFLICT (node) DO UPDATE SET (retention_ms, key_memory_ms, archive, seen_at,"
+        " round_began_at, round_ended_at, round_purged, purged, forgotten, problem) ="
+        " ROW (EXCLUDED.retention_ms, EXCLUDED.key_memory_ms, EXCLUDED.archive, EXCLUDED.seen_at,"
+        " EXCLUDED.round_began_at, EXCLUDED.round_ended_at, EXCLUDED.round_purged, EXCLUDED.purged,"
+        " EXCLUDED.forgotten, EXCLUDED.problem)" },
+    /* clang-format on */
+};
+static_assert(PURGE_SAY + 1 == PURGE_COUNT, "one row for each purge_stmt_id");
