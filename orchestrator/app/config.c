@@ -86,10 +86,19 @@ const struct config_option config_options[CONFIG_COUNT] = {
         " orchestrator publishes none, and they wait in the database." },
     [CONFIG_KEY_MEMORY] = { "key-memory", "SAGAD_KEY_MEMORY", CONFIG_TYPE_MEMORY, "90d", DAY,
         10 * DECADE, false, BOTH,
-        "How long a business key is remembered after its saga was purged, so that a late repeat"
-        " starts nothing: a time such as 90d, or forever. A rule does not run if its topic keeps"
+        "How long a business key is remembered after its saga ended, so that a late repeat starts"
+        " nothing although the saga was purged: a time such as 90d, or forever. A rule does not run if its topic keeps"
         " records for longer; of a topic that keeps them for ever (or is compacted) only forever"
         " is long enough." },
+    [CONFIG_RETENTION] = { "retention", "SAGAD_RETENTION", CONFIG_TYPE_DURATION, "0", 0,
+        10 * DECADE, false, BOTH,
+        "Age after their end at which sagas are purged: row, journal and late reports go, the key"
+        " stays for key-memory. Never those that are parked, in doubt, or have events that are not"
+        " published. 0: nothing is purged." },
+    [CONFIG_RETENTION_ARCHIVE] = { "retention-archive", "SAGAD_RETENTION_ARCHIVE",
+        CONFIG_TYPE_TEXT, "", 0, 4096, false, BOTH,
+        "Folder that sagas are written to before they are purged, one JSON object a line, one file a"
+        " day; it must be there. While it cannot be written nothing is purged. Empty: no archive." },
     [CONFIG_DATA] = { "data", "SAGAD_DEV_DATA", CONFIG_TYPE_TEXT, "", 0, 4096, false, CONFIG_FOR_DEV,
         "Folder of the private PostgreSQL; made at the first use. Empty: sagad-dev in"
         " $XDG_DATA_HOME or ~/.local/share; for root /var/lib/sagad-dev." },

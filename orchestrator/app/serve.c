@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "core/limits.h"
 #include "engine/engine.h"
+#include "retention/retention.h"
 #include "rpc/probe.h"
 #include "rpc/server.h"
 #include "schema/definition_types.h"
@@ -46,6 +47,7 @@ struct serve {
     struct engine_event stop; /* ENGINE_STOP; lives until the engine has run out */
     struct rpc_server *rpc;
     struct probe *probe;
+    struct retention *retention;
     const char **addresses; /* one block */
     size_t address_count;
     char (*bound)[ADDRESS_SIZE]; /* with their real ports */
@@ -267,6 +269,20 @@ static int start_rpc(struct serve *serve, const struct serve_options *options, s
     return start_probe(serve, config_number(options->config, CONFIG_PROBE_INTERVAL), err);
 }
 
+static int start_retention(struct serve *serve, const struct serve_options *options,
+                           struct err *err)
+{
+    const int64_t age_ms = config_number(options->config, CONFIG_RETENTION);
+    const struct retention_options retention_options = {
+        .conninfo = options->conninfo,
+        .node = serve->node,
+        .age_ms = age_ms ? age_ms : -1,
+        .key_memory_ms = config_number(options->config, CONFIG_KEY_MEMORY),
+        .archive = config_text(options->config, CONFIG_RETENTION_ARCHIVE),
+    };
+    return retention_start(&retention_options, &serve->retention, err);
+}
+
 /* False: a signal came first. */
 static bool wait_until_ready(const struct serve *serve)
 {
@@ -291,6 +307,8 @@ static int start_parts(struct serve *serve, const struct serve_options *options,
     if (start_engine(serve, options, err) != 0 || start_rpc(serve, options, err) != 0)
         return err->code;
     *ret_ended = !wait_until_ready(serve);
+    if (!*ret_ended && start_retention(serve, options, err) != 0)
+        return err->code;
     return serve_fault(serve, err);
 }
 
@@ -349,6 +367,7 @@ struct serve *serve_stop(struct serve *serve)
         return NULL;
     signals_end_at_once();
     serve->probe = probe_stop(serve->probe);
+    serve->retention = retention_stop(serve->retention);
     if (serve->rpc) {
         log_line(LOG_INFO, "stopping", "grace_ms", log_fmt("%" PRId64, serve->grace_ms), NULL);
         rpc_server_drain(serve->rpc, serve->grace_ms);
