@@ -80,6 +80,7 @@ int engine_new(const struct engine_options *options, struct engine **ret, struct
     rng_seed(&engine->rng, options->rng_seed);
     engine->starts_last = &engine->starts;
     engine->key_loads_last = &engine->key_loads;
+    engine->started_last = &engine->started;
     engine->definitions_last = &engine->definitions_to_load;
     engine->batch_last = &engine->batch;
     engine->now_mono = clock_mono_ms(options->clock);
@@ -193,7 +194,8 @@ static int64_t wake_at(const struct engine *engine)
         if (others[i] < at)
             at = others[i];
     if (may && engine->member &&
-        (engine->runnable || engine->starts || engine->key_loads || engine->definitions_to_load))
+        (engine->runnable || engine->starts || engine->key_loads || engine->definitions_to_load ||
+         nodes_started_due(engine)))
         return engine->now_mono;
     return at;
 }
@@ -261,6 +263,7 @@ static void end_all(struct engine *engine)
     engine->starts_last = &engine->starts;
     works_end(engine, &engine->key_loads, &err);
     engine->key_loads_last = &engine->key_loads;
+    nodes_started_end(engine);
 }
 
 /* While a batch is in flight its end is what is waited for: events could do no more than wait for

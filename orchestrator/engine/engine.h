@@ -26,6 +26,7 @@ enum engine_event_kind {
     ENGINE_WORKER,             /* struct engine_worker_event */
     ENGINE_DEFINITION_CHANGED, /* struct engine_definition_event */
     ENGINE_STATUS,             /* struct engine_status */
+    ENGINE_STARTED,            /* struct engine_started */
     ENGINE_STOP,               /* struct engine_event alone: drain, finish the batch, end the run */
 };
 
@@ -220,6 +221,16 @@ struct engine_worker_event {
 struct engine_definition_event {
     struct engine_event event;
     const char *namespace_, *name;
+};
+
+/* Sagas that somebody else has started in this node's name, and committed: the engine loads them as
+ * its own. Done when it has taken them all up, which it does as fast as it can load: who waits for
+ * that is never far ahead of it. */
+struct engine_started {
+    struct engine_event event;
+    const struct uuid *uids; /* borrowed until done; one that is not there is passed over */
+    size_t count;            /* 0: it is not known which: all of the node's own are listed again */
+    size_t taken;            /* engine's; zeroed by the poster */
 };
 
 struct engine_counters { /* read by anyone, written by the engine */

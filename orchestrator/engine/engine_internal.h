@@ -233,6 +233,8 @@ struct engine {
     struct uuid own_after;
     struct dispatch_served adopt_for; /* names borrowed by the ADOPT in flight */
 
+    struct mailbox_node *started, **started_last; /* ENGINE_STARTED that are being taken up */
+
     struct uuid last_uid; /* of the last start */
     struct link_session *links, *to_flush;
     uint64_t next_session;
@@ -367,6 +369,10 @@ void nodes_own_done(struct engine *engine, const struct store_op *op);
 void nodes_adopt_done(struct engine *engine, const struct store_op *op);
 void nodes_reloaded(struct engine *engine); /* all copies are dropped: its own are loaded again */
 void nodes_handlers_changed(struct engine *engine);
+void nodes_started(struct engine *engine, struct engine_started *started);
+bool nodes_started_due(const struct engine *engine);
+void nodes_started_end(
+    struct engine *engine); /* at the stop: the next start of the node has them */
 /* It takes no more tasks: what waits for a handler that nobody serves any more may be let go. */
 void nodes_session_ends(struct engine *engine, const struct dispatch_session *session);
 int64_t nodes_due_at(const struct engine *engine);

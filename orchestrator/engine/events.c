@@ -260,6 +260,9 @@ void events_take(struct engine *engine)
             event->done(event);
             break;
         }
+        case ENGINE_STARTED:
+            nodes_started(engine, CONTAINER(event, struct engine_started, event));
+            break;
         case ENGINE_STOP:
             engine->stopping = true;
             engine->stop_event = event;

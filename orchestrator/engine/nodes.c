@@ -21,6 +21,8 @@ enum {
     LET_GO_ALONE_MS = 60000, /* there is no other node: only for its place in memory */
     LOOK_AGAIN_MS = 3600 * 1000,
     FAR_MS = 5000, /* what is due sooner is not worth two writes */
+    /* Started beside the engine: no more are taken up while so many sagas wait for their turn. */
+    STARTED_LOADS_MAX = 2 * LOAD_CHUNK,
 };
 
 /* --- joining and heartbeats --- */
@@ -186,6 +188,61 @@ void nodes_adopt_done(struct engine *engine, const struct store_op *op)
         engine->adopt_at = engine->now_mono;
 }
 
+/* --- sagas that were started beside the engine --- */
+
+void nodes_started(struct engine *engine, struct engine_started *started)
+{
+    COUNT(engine, sagas_started, (long long)started->count);
+    started->event.node.next = NULL;
+    *engine->started_last = &started->event.node;
+    engine->started_last = &started->event.node.next;
+}
+
+static struct engine_started *started_first(const struct engine *engine)
+{
+    return CONTAINER(CONTAINER(engine->started, struct engine_event, node), struct engine_started,
+                     event);
+}
+
+static void started_done(struct engine *engine)
+{
+    struct engine_started *started = started_first(engine);
+    engine->started = started->event.node.next;
+    if (!engine->started)
+        engine->started_last = &engine->started;
+    started->event.done(&started->event);
+}
+
+bool nodes_started_due(const struct engine *engine)
+{
+    return engine->started && engine->runnable_count < STARTED_LOADS_MAX;
+}
+
+static void started_take(struct engine *engine)
+{
+    while (nodes_started_due(engine)) {
+        struct engine_started *started = started_first(engine);
+        if (!started->count)
+            own_all(engine);
+        for (; started->taken < started->count && nodes_started_due(engine); started->taken++) {
+            struct slot *slot = slot_get(engine, &started->uids[started->taken]);
+            if (!slot)
+                own_all(engine); /* memory: it is listed again */
+            else if (slot->state == SLOT_UNLOADED)
+                slot_make_runnable(engine, slot);
+        }
+        if (started->taken < started->count)
+            return;
+        started_done(engine);
+    }
+}
+
+void nodes_started_end(struct engine *engine)
+{
+    while (engine->started)
+        started_done(engine);
+}
+
 static void adopt(struct engine *engine)
 {
     /* Without room only what workers that have nothing to do can start at once: else what fills the
@@ -227,6 +284,7 @@ void nodes_fill_batch(struct engine *engine)
     }
     if (!engine->adopt_in_flight && engine->adopt_at <= engine->now_mono && !loads_wait)
         adopt(engine);
+    started_take(engine);
 }
 
 int64_t nodes_due_at(const struct engine *engine)

@@ -1,0 +1,50 @@
+/* Records become sagas: one thread, one member of the group and one connection to the database for
+ * each rule. A batch of records is one transaction, cursor first; the group's offsets only follow.
+ *
+ * What stops one partition (GAP, BEYOND_END, GROUP_OFFSET_FOREIGN, TOPIC_RECREATED) is written to
+ * its cursor and waits for a person; the others go on. What keeps a rule from running at all is in
+ * its row. Everything else (no database, no broker, a paused definition, max_running) is waited
+ * for, with the partitions paused.
+ *
+ * Decides nothing about a saga: who drives them is told by a callback. thread: the main thread,
+ * except where it says so. */
+#ifndef KAFKA_INGEST_H
+#define KAFKA_INGEST_H
+
+#include "base/clock.h"
+#include "base/uuid.h"
+#include "kafka/rule.h"
+
+struct ingest;
+
+struct ingest_options { /* rules and texts borrowed until ingest_stop */
+    const struct kafka_rule *const *rules;
+    size_t rule_count;
+    const char *brokers;
+    const char *conninfo;
+    const char *node; /* owner of the sagas; it has joined */
+    const struct clock *clock;
+    uint64_t rng_seed;
+    int64_t key_memory_ms; /* how long a key is remembered after its saga; -1: for ever */
+    /* These sagas were started, durably, and are this node's. count 0: some were, and it is not
+     * known which. False: not now; asked again soon, and nothing more is started meanwhile.
+     * thread: a rule's. */
+    bool (*started)(void *ctx, const struct uuid *uids, size_t count);
+    void *ctx;
+};
+
+/* Starts the threads; connects to nobody itself. */
+MUST_USE int ingest_start(const struct ingest_options *options, struct ingest **ret,
+                          struct err *err);
+/* Nothing more is started from now on; returns at once. */
+void ingest_end(struct ingest *ingest);
+/* The same, and waits for the threads, at most about grace_ms, wherever they stand: in a call to a
+ * database that does not answer, or to a broker that is gone. Returns NULL. */
+struct ingest *ingest_stop(struct ingest *ingest, int64_t grace_ms);
+/* False while a rule that is to run cannot go on: no database, fenced, a problem of its own, no
+ * broker for INGEST_BROKER_MS. thread: any. */
+bool ingest_is_ready(const struct ingest *ingest);
+
+enum { INGEST_DATABASE_MS = 5000, INGEST_BROKER_MS = 30000 };
+
+#endif
