@@ -1,6 +1,7 @@
 #include "app/serve.h"
 
 #include "app/address.h"
+#include "app/kafka_in.h"
 #include "app/signals.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -33,6 +34,7 @@ enum {
     READY_TELL_MS = 5000, /* how often to say what we wait for */
     CONNECT_TIMEOUT_S = 5,
     FAULT_TEXT_SIZE = 256,
+    KAFKA_STOP_MS = 5000, /* it was asked to end before the calls were waited for */
 };
 
 enum fault_state { FAULT_NONE, FAULT_BEING_WRITTEN, FAULT_WRITTEN };
@@ -48,7 +50,8 @@ struct serve {
     struct rpc_server *rpc;
     struct probe *probe;
     struct retention *retention;
-    const char **addresses; /* one block */
+    _Atomic(struct kafka_in *) kafka_in; /* NULL: no rules, or not yet */
+    const char **addresses;              /* one block */
     size_t address_count;
     char (*bound)[ADDRESS_SIZE]; /* with their real ports */
     atomic_int fault;            /* enum fault_state */
@@ -251,12 +254,21 @@ static int start_probe(struct serve *serve, int64_t interval_ms, struct err *err
     return interval_ms ? probe_start(&options, &serve->probe, err) : 0;
 }
 
+static bool on_ready_asked(void *ctx)
+{
+    struct serve *serve = ctx;
+    const struct kafka_in *in = atomic_load(&serve->kafka_in);
+    return !in || kafka_in_is_ready(in);
+}
+
 static int start_rpc(struct serve *serve, const struct serve_options *options, struct err *err)
 {
     const struct rpc_options rpc_options = {
         .addresses = serve->addresses,
         .address_count = serve->address_count,
         .engine = serve->engine,
+        .ready = on_ready_asked,
+        .ready_ctx = serve,
         .conninfo = options->conninfo,
         .node = serve->node,
         .threads = (int)config_number(options->config, CONFIG_RPC_THREADS),
@@ -283,6 +295,24 @@ static int start_retention(struct serve *serve, const struct serve_options *opti
     return retention_start(&retention_options, &serve->retention, err);
 }
 
+/* What it starts is this node's, which must have joined. */
+static int start_kafka(struct serve *serve, const struct serve_options *options, struct err *err)
+{
+    struct rng rng;
+    rng_seed_os(&rng);
+    const struct kafka_in_options kafka_options = {
+        .config = options->config,
+        .conninfo = options->conninfo,
+        .node = serve->node,
+        .engine = serve->engine,
+        .rng_seed = rng_next(&rng),
+    };
+    struct kafka_in *in = NULL;
+    int rc = kafka_in_start(&kafka_options, &in, err);
+    atomic_store(&serve->kafka_in, in);
+    return rc;
+}
+
 /* False: a signal came first. */
 static bool wait_until_ready(const struct serve *serve)
 {
@@ -307,7 +337,8 @@ static int start_parts(struct serve *serve, const struct serve_options *options,
     if (start_engine(serve, options, err) != 0 || start_rpc(serve, options, err) != 0)
         return err->code;
     *ret_ended = !wait_until_ready(serve);
-    if (!*ret_ended && start_retention(serve, options, err) != 0)
+    if (!*ret_ended &&
+        (start_retention(serve, options, err) != 0 || start_kafka(serve, options, err) != 0))
         return err->code;
     return serve_fault(serve, err);
 }
@@ -367,12 +398,15 @@ struct serve *serve_stop(struct serve *serve)
         return NULL;
     signals_end_at_once();
     serve->probe = probe_stop(serve->probe);
+    struct kafka_in *in = atomic_load(&serve->kafka_in);
+    kafka_in_end(in);
     serve->retention = retention_stop(serve->retention);
     if (serve->rpc) {
         log_line(LOG_INFO, "stopping", "grace_ms", log_fmt("%" PRId64, serve->grace_ms), NULL);
         rpc_server_drain(serve->rpc, serve->grace_ms);
-        rpc_server_stop(serve->rpc, serve->grace_ms);
+        rpc_server_stop(serve->rpc, serve->grace_ms); /* it asks the ingest whether it is ready */
     }
+    kafka_in_stop(in, serve->grace_ms < KAFKA_STOP_MS ? serve->grace_ms : KAFKA_STOP_MS);
     if (serve->thread_runs) {
         serve->stop = (struct engine_event){ .kind = ENGINE_STOP, .done = stop_done };
         if (!engine_post_always(serve->engine, &serve->stop))
@@ -380,6 +414,7 @@ struct serve *serve_stop(struct serve *serve)
         (void)pthread_join(serve->thread, NULL); /* ours, joined once */
     }
     serve->engine = engine_free(serve->engine);
+    (void)kafka_in_free(in);
     serve->store = store_pg_free(serve->store);
     if (serve->rpc)
         log_line(LOG_INFO, "stopped", NULL);

@@ -268,6 +268,7 @@ void nodes_fill_batch(struct engine *engine)
         nodes_beat(engine, engine->joined ? STORE_BEAT : STORE_BEAT_JOIN);
     if (!engine->member)
         return;
+    started_take(engine);
     bool loads_wait = engine->runnable_count >= LOAD_CHUNK;
     if (!engine->owning && engine->own_at <= engine->now_mono) {
         engine->owning = true;
@@ -284,7 +285,6 @@ void nodes_fill_batch(struct engine *engine)
     }
     if (!engine->adopt_in_flight && engine->adopt_at <= engine->now_mono && !loads_wait)
         adopt(engine);
-    started_take(engine);
 }
 
 int64_t nodes_due_at(const struct engine *engine)

@@ -128,6 +128,15 @@ static int conf_set(rd_kafka_conf_t *conf, const char *name, const char *value, 
     return err_set(err, ERR_INVALID, "librdkafka.%s: %s", name, text);
 }
 
+static int conf_add(rd_kafka_conf_t *conf, const struct kafka_properties *properties,
+                    struct err *err)
+{
+    for (size_t i = 0; properties && i < properties->count; i++)
+        if (conf_set(conf, properties->items[i].name, properties->items[i].value, err))
+            return (int)err->code;
+    return 0;
+}
+
 static int conf_fill(rd_kafka_conf_t *conf, const struct consumer_options *options, struct err *err)
 {
     const struct setting first[] = {
@@ -154,10 +163,8 @@ static int conf_fill(rd_kafka_conf_t *conf, const struct consumer_options *optio
     for (size_t i = 0; i < ARRAY_LEN(first); i++)
         if (conf_set(conf, first[i].name, first[i].value, err))
             return (int)err->code;
-    for (size_t i = 0; options->properties && i < options->properties->count; i++)
-        if (conf_set(conf, options->properties->items[i].name, options->properties->items[i].value,
-                     err))
-            return (int)err->code;
+    if (conf_add(conf, options->common, err) || conf_add(conf, options->own, err))
+        return (int)err->code;
     for (size_t i = 0; i < ARRAY_LEN(last); i++)
         if (last[i].value && conf_set(conf, last[i].name, last[i].value, err))
             return (int)err->code;

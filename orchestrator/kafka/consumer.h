@@ -18,7 +18,8 @@ struct consumer_options { /* borrowed during consumer_new */
     const char *brokers, *topic, *group;
     const char *instance; /* of the static membership; NULL: no member of a group ever */
     const char *mark;     /* written beside our offsets at the group: "sagad/RULE" */
-    const struct kafka_properties *properties; /* NULL: none */
+    const struct kafka_properties *common; /* NULL: none */
+    const struct kafka_properties *own;    /* NULL: none; they win */
 };
 
 /* Memory for records that were fetched and not yet asked for, in one consumer, however many

@@ -15,12 +15,13 @@
 #include "base/uuid.h"
 #include "kafka/rule.h"
 
-struct ingest;
+struct kafka_ingest;
 
-struct ingest_options { /* rules and texts borrowed until ingest_stop */
+struct kafka_ingest_options { /* rules and texts borrowed until kafka_ingest_stop */
     const struct kafka_rule *const *rules;
     size_t rule_count;
     const char *brokers;
+    const struct kafka_properties *properties; /* for all rules, whose own win; NULL: none */
     const char *conninfo;
     const char *node; /* owner of the sagas; it has joined */
     const struct clock *clock;
@@ -34,16 +35,17 @@ struct ingest_options { /* rules and texts borrowed until ingest_stop */
 };
 
 /* Starts the threads; connects to nobody itself. */
-MUST_USE int ingest_start(const struct ingest_options *options, struct ingest **ret,
-                          struct err *err);
+MUST_USE int kafka_ingest_start(const struct kafka_ingest_options *options,
+                                struct kafka_ingest **ret, struct err *err);
 /* Nothing more is started from now on; returns at once. */
-void ingest_end(struct ingest *ingest);
+void kafka_ingest_end(struct kafka_ingest *ingest);
 /* The same, and waits for the threads, at most about grace_ms, wherever they stand: in a call to a
- * database that does not answer, or to a broker that is gone. Returns NULL. */
-struct ingest *ingest_stop(struct ingest *ingest, int64_t grace_ms);
+ * database that does not answer, or to a broker that is gone. True: `ingest` is freed. False: a
+ * thread did not end; it may still call `started`, and nothing is freed, until the process ends. */
+bool kafka_ingest_stop(struct kafka_ingest *ingest, int64_t grace_ms);
 /* False while a rule that is to run cannot go on: no database, fenced, a problem of its own, no
  * broker for INGEST_BROKER_MS. thread: any. */
-bool ingest_is_ready(const struct ingest *ingest);
+bool kafka_ingest_is_ready(const struct kafka_ingest *ingest);
 
 enum { INGEST_DATABASE_MS = 5000, INGEST_BROKER_MS = 30000 };
 

@@ -69,9 +69,14 @@ enum partition_take partition_take(struct partition_reader *reader, int64_t offs
     return PARTITION_HANDLE;
 }
 
-void partition_rewind(struct partition_reader *reader)
+enum partition_take partition_end(struct partition_reader *reader, int64_t offset)
 {
-    reader->taken = reader->next_offset;
+    if (reader->verify && offset > reader->before.offset) {
+        reader->verify = false;
+        if (!reader->may_compact)
+            return PARTITION_ANOTHER; /* the record before the cursor did not come */
+    }
+    return offset > reader->taken ? PARTITION_HANDLE : PARTITION_PASS;
 }
 
 void partition_stop_text(enum partition_stop stop, int64_t from, int64_t to, char *ret, size_t size)

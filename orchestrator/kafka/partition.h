@@ -63,8 +63,9 @@ enum partition_take {
 };
 enum partition_take partition_take(struct partition_reader *reader, int64_t offset, int64_t time_ms,
                                    uint32_t crc);
-/* Reading starts once more, at the cursor: what was taken and not handled comes again. */
-void partition_rewind(struct partition_reader *reader);
+/* The log ends at `offset`, for now. HANDLE: nothing lies between what was taken and the end but
+ * what is no record (marks of transactions): the cursor may be moved there. */
+enum partition_take partition_end(struct partition_reader *reader, int64_t offset);
 
 /* One line for people: "records 10..19 were deleted before they were handled". `size` > 0. */
 void partition_stop_text(enum partition_stop stop, int64_t from, int64_t to, char *ret,

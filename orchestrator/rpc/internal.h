@@ -47,6 +47,8 @@ struct worker_stream;
 struct rpc_server {
     atomic_int refs;
     struct engine *engine;
+    bool (*ready)(void *ctx); /* of the options */
+    void *ready_ctx;
     char *node;
     size_t streams_max, stream_send_bytes_max, send_bytes_max;
     grpc_server *grpc;

@@ -58,6 +58,8 @@ static struct rpc_server *server_new(const struct rpc_options *options)
     pthread_condattr_destroy(&monotonic);
     server->shutdown_tag.fn = on_shutdown;
     server->engine = options->engine;
+    server->ready = options->ready;
+    server->ready_ctx = options->ready_ctx;
     server->streams_max = options->streams_max ? options->streams_max : RPC_STREAMS_MAX;
     server->stream_send_bytes_max =
         options->stream_send_bytes_max ? options->stream_send_bytes_max : RPC_STREAM_SEND_BYTES_MAX;

@@ -11,6 +11,9 @@ struct rpc_options {
     const char *const *addresses; /* "127.0.0.1:7233", "[::1]:0", "unix:/path" */
     size_t address_count;
     struct engine *engine;
+    /* Is there more than the engine that must be ready? Asked often. thread: any. NULL: no. */
+    bool (*ready)(void *ctx);
+    void *ready_ctx;
     const char *conninfo; /* for the reader */
     const char *node;
     int threads;                  /* completion-queue threads; 0: 2 */

@@ -1,5 +1,5 @@
-/* grpc.health.v1. A server serves everything or nothing: as long as the engine is ready and no stop
- * was asked for. Watchers hear of each change within a tick. */
+/* grpc.health.v1. A server serves everything or nothing: as long as the engine is ready, and what
+ * else was named, and no stop was asked for. Watchers hear of each change within a tick. */
 #include "rpc/request.h"
 #include "rpc/sender.h"
 
@@ -32,7 +32,8 @@ static bool is_known(const char *service)
 
 static serving_status status_now(struct rpc_server *server)
 {
-    bool serves = engine_is_ready(server->engine) && !atomic_load(&server->draining);
+    bool serves = engine_is_ready(server->engine) && !atomic_load(&server->draining) &&
+                  (!server->ready || server->ready(server->ready_ctx));
     return serves ? SERVING : NOT_SERVING;
 }
 
