@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "core/limits.h"
 #include "engine/engine.h"
+#include "kafka/outbox.h"
 #include "retention/retention.h"
 #include "rpc/probe.h"
 #include "rpc/server.h"
@@ -31,7 +32,8 @@ enum {
     RETRY_FIRST_MS = 200,
     RETRY_CAP_MS = 2000,
     READY_LOOK_MS = 10,
-    READY_TELL_MS = 5000, /* how often to say what we wait for */
+    READY_TELL_MS = 5000,   /* how often to say what we wait for */
+    OUTBOX_GRACE_MS = 3000, /* of the grace at most: what is left leaves after the next start */
     CONNECT_TIMEOUT_S = 5,
     FAULT_TEXT_SIZE = 256,
     KAFKA_STOP_MS = 5000, /* it was asked to end before the calls were waited for */
@@ -49,6 +51,7 @@ struct serve {
     struct engine_event stop; /* ENGINE_STOP; lives until the engine has run out */
     struct rpc_server *rpc;
     struct probe *probe;
+    struct outbox *outbox; /* NULL: no topic */
     struct retention *retention;
     _Atomic(struct kafka_in *) kafka_in; /* NULL: no rules, or not yet */
     const char **addresses;              /* one block */
@@ -329,12 +332,25 @@ static bool wait_until_ready(const struct serve *serve)
     return true;
 }
 
+static int start_outbox(struct serve *serve, const struct serve_options *options, struct err *err)
+{
+    const struct outbox_options outbox_options = {
+        .conninfo = options->conninfo,
+        .node = serve->node,
+        .brokers = config_text(options->config, CONFIG_KAFKA_BROKERS),
+        .topic = config_text(options->config, CONFIG_OUTBOX_TOPIC),
+        .properties = &options->config->kafka,
+    };
+    return *outbox_options.topic ? outbox_start(&outbox_options, &serve->outbox, err) : 0;
+}
+
 static int start_parts(struct serve *serve, const struct serve_options *options, bool *ret_ended,
                        struct err *err)
 {
     if (prepare_database(options, ret_ended, err) != 0 || *ret_ended)
         return *ret_ended ? 0 : (int)err->code;
-    if (start_engine(serve, options, err) != 0 || start_rpc(serve, options, err) != 0)
+    if (start_engine(serve, options, err) != 0 || start_rpc(serve, options, err) != 0 ||
+        start_outbox(serve, options, err) != 0)
         return err->code;
     *ret_ended = !wait_until_ready(serve);
     if (!*ret_ended &&
@@ -413,6 +429,9 @@ struct serve *serve_stop(struct serve *serve)
             log_line(LOG_WARN, "the engine had stopped by itself", NULL);
         (void)pthread_join(serve->thread, NULL); /* ours, joined once */
     }
+    /* Behind the engine: also what its last commits have written may leave. */
+    serve->outbox = outbox_stop(serve->outbox, serve->grace_ms < OUTBOX_GRACE_MS ? serve->grace_ms
+                                                                                 : OUTBOX_GRACE_MS);
     serve->engine = engine_free(serve->engine);
     (void)kafka_in_free(in);
     serve->store = store_pg_free(serve->store);

@@ -9,6 +9,7 @@
  *   inside_migration a migration has run, not yet committed
  *   ingest_before_commit, ingest_after_commit   the same of a batch of Kafka records
  *   after_archive    sagas are in an archive and on the disk, their rows not yet deleted
+ *   before_outbox_delete  events are known to be on their topic, and are in the database still
  */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H

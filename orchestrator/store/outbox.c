@@ -55,14 +55,18 @@ struct store_outbox *store_outbox_free(struct store_outbox *outbox)
 
 /* --- slices ----------------------------------------------------------------------------------- */
 
-static int take_slices(const PGresult *result, uint16_t *ret, struct err *err)
+/* No row: all are others'. */
+static int take_slices(const PGresult *result, uint16_t *ret_slices, int *ret_share,
+                       struct err *err)
 {
     struct columns columns = { .result = result, .table = "outbox_slice", .err = err };
     uint16_t slices = 0;
+    int share = OUTBOX_SLICES;
     for (; columns.row < PQntuples(result); columns.row++) {
         columns.at = 0;
         int16_t slice = columns_int2(&columns, -1);
         bool kept = columns_bool(&columns);
+        share = columns_int4(&columns);
         if (columns.failed)
             return (int)err->code;
         if (slice < 0 || slice >= OUTBOX_SLICES)
@@ -70,25 +74,26 @@ static int take_slices(const PGresult *result, uint16_t *ret, struct err *err)
         if (kept)
             slices = (uint16_t)(slices | 1U << slice);
     }
-    *ret = slices;
+    *ret_slices = slices;
+    *ret_share = share;
     return 0;
 }
 
 int store_outbox_claim(struct store_outbox *outbox, const struct store_outbox_claim *claim,
-                       uint16_t *ret, struct err *err)
+                       uint16_t *ret_slices, int *ret_share, struct err *err)
 {
     CLEANUP(connect_clear_p) PGresult *result = NULL;
     struct params *params = store_session_start(outbox->session, OUTBOX_CLAIM);
     params_uuid(params, &outbox->instance);
     params_text(params, outbox->node);
     params_int8(params, claim->ttl_ms);
-    params_bool(params, claim->may_give);
+    params_int4(params, claim->give);
     params_int8(params, claim->published);
     params_int8(params, claim->refused);
     params_text(params, claim->problem);
     if (store_session_run(outbox->session, &result, err) != 0)
         return (int)err->code;
-    return take_slices(result, ret, err);
+    return take_slices(result, ret_slices, ret_share, err);
 }
 
 int store_outbox_leave(struct store_outbox *outbox, struct err *err)

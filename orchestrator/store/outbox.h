@@ -28,14 +28,15 @@ struct store_outbox *store_outbox_free(struct store_outbox *outbox);
 
 struct store_outbox_claim {
     int64_t ttl_ms; /* the slices are this relay's for so long, by the database's clock */
-    bool may_give;  /* nothing is on its way: what is above a fair share may go to others */
+    uint16_t give;  /* bit n for slice n: nothing of it is on its way, others may have it */
     int64_t published, refused; /* for people: since this process began */
     const char *problem;        /* why nothing is published; NULL: it is */
 };
-/* Says that this relay lives, keeps its slices, takes free ones up to its share of all. *ret: bit n
- * for slice n. What another relay took meanwhile is not among them. */
+/* Says that this relay lives, keeps its slices, takes free ones up to its share of all.
+ * *ret_slices: what it has now; what another relay took meanwhile is not among it. *ret_share: how
+ * many it should have; it gives away what is more. */
 MUST_USE int store_outbox_claim(struct store_outbox *outbox, const struct store_outbox_claim *claim,
-                                uint16_t *ret, struct err *err);
+                                uint16_t *ret_slices, int *ret_share, struct err *err);
 /* At the end: its slices are free at once. */
 MUST_USE int store_outbox_leave(struct store_outbox *outbox, struct err *err);
 

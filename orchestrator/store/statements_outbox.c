@@ -17,29 +17,30 @@
 
 const struct stmt outbox_stmts[OUTBOX_COUNT] = {
     /* clang-format off */
-    /* $1 instance, $2 node, $3 how long, $4 may give, $5 published, $6 refused, $7 problem. Each row
+    /* $1 instance, $2 node, $3 how long, $4 which of them to give, $5 published, $6 refused, $7 problem. Each row
      * that is changed is looked at again when it is locked: of two that take a slice one has it. */
     [OUTBOX_CLAIM] = { "outbox_claim", 7,
-        { OID_UUID, OID_TEXT, OID_INT8, OID_BOOL, OID_INT8, OID_INT8, OID_TEXT },
+        { OID_UUID, OID_TEXT, OID_INT8, OID_INT4, OID_INT8, OID_INT8, OID_TEXT },
         "WITH t AS MATERIALIZED (SELECT now() + $3 * interval '1 millisecond' AS until),"
         " r AS (INSERT INTO outbox_relay (instance, node, until, published, refused, problem)"
         " SELECT $1, $2, t.until, $5, $6, $7 FROM t ON CONFLICT (instance) DO UPDATE"
         " SET until = EXCLUDED.until, published = EXCLUDED.published, refused = EXCLUDED.refused,"
         " problem = EXCLUDED.problem),"
         " g AS (DELETE FROM outbox_relay WHERE until < now() - interval '1 hour'),"
-        " n AS MATERIALIZED (SELECT (SELECT count(*) FROM outbox_slice) / (1.0 + count(*)) AS share"
+        " n AS MATERIALIZED (SELECT ceil((SELECT count(*) FROM outbox_slice) / (1.0 + count(*)))::int4"
+        " AS share"
         " FROM outbox_relay l WHERE l.instance <> $1 AND l.until > now()),"
         /* Its own first, then what is free. */
         " s AS MATERIALIZED (SELECT o.slice, o.instance = $1 AS mine, row_number() OVER"
         " (ORDER BY o.instance IS DISTINCT FROM $1, o.slice) AS place FROM outbox_slice o"
         " WHERE o.instance = $1 OR o.until <= now()),"
-        " w AS (SELECT s.slice, s.place <= ceil(n.share) OR (s.mine AND NOT $4) AS keep, t.until"
-        " FROM s, n, t WHERE s.mine OR s.place <= ceil(n.share))"
+        " w AS (SELECT s.slice, NOT s.mine OR $4 & (1 << s.slice) = 0 AS keep, t.until, n.share"
+        " FROM s, n, t WHERE s.mine OR s.place <= n.share)"
         " UPDATE outbox_slice o SET instance = CASE WHEN w.keep THEN $1 END,"
         " node = CASE WHEN w.keep THEN $2 END,"
         " until = CASE WHEN w.keep THEN w.until ELSE '-infinity' END"
         " FROM w WHERE o.slice = w.slice AND (o.instance = $1 OR o.until <= now())"
-        " RETURNING o.slice, o.instance IS NOT NULL" },
+        " RETURNING o.slice, w.keep, w.share" },
     [OUTBOX_LEAVE] = { "outbox_leave", 1, { OID_UUID },
         "WITH r AS (DELETE FROM outbox_relay WHERE instance = $1)"
         " UPDATE outbox_slice SET instance = NULL, node = NULL, until = '-infinity'"

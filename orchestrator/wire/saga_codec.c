@@ -111,7 +111,9 @@ static char *uuid_message(struct arena *arena, const struct uuid *uuid)
 
 static char *step_name(const struct definition *definition, int step)
 {
-    return step >= 0 && (size_t)step < definition->step_count ? definition->steps[step].name : NULL;
+    return definition && step >= 0 && (size_t)step < definition->step_count
+               ? definition->steps[step].name
+               : NULL;
 }
 
 static int add_labels(struct arena *arena, const struct saga_row *row, Saga__V1__Saga *message,
@@ -379,7 +381,7 @@ int saga_to_message(struct arena *arena, const struct saga *saga, bool full, int
 
 static const char *reason_of(const struct definition *definition, const struct journal_entry *entry)
 {
-    bool has_step = entry->step >= 0 && (size_t)entry->step < definition->step_count;
+    bool has_step = definition && entry->step >= 0 && (size_t)entry->step < definition->step_count;
     if (entry->kind == ENTRY_SIGNAL && has_step)
         return definition->steps[entry->step].signal;
     if (entry_has_cause(entry->kind))

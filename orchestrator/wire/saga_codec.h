@@ -15,7 +15,7 @@ MUST_USE int saga_to_message(struct arena *arena, const struct saga *saga, bool 
  */
 MUST_USE int saga_row_to_message(struct arena *arena, const struct saga_row *row, char *park_step,
                                  Saga__V1__Saga **ret, struct err *err);
-/* The definition gives the step's name. */
+/* The definition gives the step's name and the signal's; NULL: neither is filled in. */
 MUST_USE int journal_entry_to_message(struct arena *arena, const struct definition *definition,
                                       const struct journal_entry *entry,
                                       Saga__V1__JournalEntry **ret, struct err *err);

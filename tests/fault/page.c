@@ -6,10 +6,15 @@
 #include <unistd.h>
 
 const char *const page_place_names[PAGE_PLACE_COUNT] = {
-    [PAGE_BEFORE_COMMIT] = "before_commit",     [PAGE_AFTER_COMMIT] = "after_commit",
-    [PAGE_AFTER_REPLY] = "after_reply",         [PAGE_AFTER_TASK_SENT] = "after_task_sent",
-    [PAGE_INSIDE_ADOPTION] = "inside_adoption", [PAGE_INSIDE_MIGRATION] = "inside_migration",
-    [PAGE_ALLOCATION] = "an allocation",        [PAGE_LIBPQ] = "a call of libpq",
+    [PAGE_BEFORE_COMMIT] = "before_commit",
+    [PAGE_AFTER_COMMIT] = "after_commit",
+    [PAGE_AFTER_REPLY] = "after_reply",
+    [PAGE_AFTER_TASK_SENT] = "after_task_sent",
+    [PAGE_INSIDE_ADOPTION] = "inside_adoption",
+    [PAGE_INSIDE_MIGRATION] = "inside_migration",
+    [PAGE_BEFORE_OUTBOX_DELETE] = "before_outbox_delete",
+    [PAGE_ALLOCATION] = "an allocation",
+    [PAGE_LIBPQ] = "a call of libpq",
 };
 
 #define PAGE_NAME(name) [PAGE_##name] = #name,

@@ -22,6 +22,7 @@ enum page_place {
     PAGE_AFTER_TASK_SENT,
     PAGE_INSIDE_ADOPTION,
     PAGE_INSIDE_MIGRATION,
+    PAGE_BEFORE_OUTBOX_DELETE,
     PAGE_POINT_COUNT,
     PAGE_ALLOCATION = PAGE_POINT_COUNT, /* of our own code */
     PAGE_LIBPQ,                         /* a call that can fail */

@@ -59,13 +59,29 @@ static struct store_outbox *relay(uint8_t number)
 
 /* --- slices ----------------------------------------------------------------------------------- */
 
-static uint16_t claim(struct store_outbox *outbox, int64_t ttl_ms, bool may_give)
+static uint16_t claim(struct store_outbox *outbox, int64_t ttl_ms, uint16_t give)
 {
     struct err err;
     uint16_t slices;
-    const struct store_outbox_claim what = { .ttl_ms = ttl_ms, .may_give = may_give };
-    ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &err), &err);
+    int share;
+    const struct store_outbox_claim what = { .ttl_ms = ttl_ms, .give = give };
+    ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &share, &err), &err);
     return slices;
+}
+
+/* It has too many, and gives the last ones away. */
+static uint16_t claim_share(struct store_outbox *outbox, int expected)
+{
+    struct err err;
+    uint16_t slices;
+    int share;
+    const struct store_outbox_claim what = { .ttl_ms = TTL_MS };
+    ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &share, &err), &err);
+    assert_int_equal(share, expected);
+    uint16_t give = slices;
+    for (int kept = 0; kept < share && give; kept++)
+        give = (uint16_t)(give & (give - 1U));
+    return claim(outbox, TTL_MS, give);
 }
 
 static void test_relays_share_the_slices(void **state)
@@ -73,24 +89,24 @@ static void test_relays_share_the_slices(void **state)
     (void)state;
     struct err err;
     struct store_outbox *a = relay(1), *b = relay(2), *c = relay(3);
-    assert_int_equal(claim(a, TTL_MS, true), ALL);
-    assert_int_equal(claim(b, TTL_MS, true), 0); /* none is free */
-    assert_int_equal(claim(a, TTL_MS, false), ALL);
-    uint16_t of_a = claim(a, TTL_MS, true), of_b = claim(b, TTL_MS, true);
+    assert_int_equal(claim(a, TTL_MS, 0), ALL);
+    assert_int_equal(claim(b, TTL_MS, 0), 0); /* none is free */
+    assert_int_equal(claim(a, TTL_MS, 0), ALL);
+    uint16_t of_a = claim_share(a, 8), of_b = claim(b, TTL_MS, 0);
     assert_int_equal(__builtin_popcount(of_a), 8);
     assert_int_equal(of_a ^ of_b, ALL);
-    assert_int_equal(claim(c, TTL_MS, true), 0);
-    of_a = claim(a, TTL_MS, true);
-    of_b = claim(b, TTL_MS, true);
-    uint16_t of_c = claim(c, TTL_MS, true);
+    assert_int_equal(claim(c, TTL_MS, 0), 0);
+    of_a = claim_share(a, 6);
+    of_b = claim_share(b, 6);
+    uint16_t of_c = claim(c, TTL_MS, 0);
     assert_int_equal(of_a | of_b | of_c, ALL);
     assert_int_equal(of_a & of_b, 0);
     assert_int_equal((of_a | of_b) & of_c, 0);
-    assert_in_range(__builtin_popcount(of_c), 4, 6);
+    assert_int_equal(__builtin_popcount(of_c), 4);
     /* an ordered end: free at once */
     ASSERT_OK(store_outbox_leave(b, &err), &err);
     ASSERT_OK(store_outbox_leave(c, &err), &err);
-    assert_int_equal(claim(a, TTL_MS, true), ALL);
+    assert_int_equal(claim(a, TTL_MS, 0), ALL);
     (void)store_outbox_free(a); /* always NULL */
     (void)store_outbox_free(b);
     (void)store_outbox_free(c);
@@ -98,17 +114,17 @@ static void test_relays_share_the_slices(void **state)
 
 static bool has_all(void *ctx)
 {
-    return claim(ctx, TTL_MS, true) == ALL;
+    return claim(ctx, TTL_MS, 0) == ALL;
 }
 
 static void test_slices_of_a_dead_relay_are_taken_when_their_time_is_over(void **state)
 {
     (void)state;
     struct store_outbox *dead = relay(1), *other = relay(2);
-    assert_int_equal(claim(dead, 400, true), ALL);
-    assert_int_equal(claim(other, TTL_MS, true), 0);
+    assert_int_equal(claim(dead, 400, 0), ALL);
+    assert_int_equal(claim(other, TTL_MS, 0), 0);
     assert_true(wait_until(has_all, other, 10000));
-    assert_int_equal(claim(dead, TTL_MS, true), 0); /* it was too late */
+    assert_int_equal(claim(dead, TTL_MS, 0), 0); /* it was too late */
     assert_int_equal(fixture_count(watch, "SELECT count(*) FROM outbox_relay"), 2);
     (void)store_outbox_free(dead); /* always NULL */
     (void)store_outbox_free(other);
@@ -119,17 +135,18 @@ static void test_a_relay_says_how_it_does(void **state)
     (void)state;
     struct err err;
     uint16_t slices;
+    int share;
     struct store_outbox *outbox = relay(9);
     struct store_outbox_claim what = {
         .ttl_ms = TTL_MS, .published = 7, .refused = 2, .problem = "no broker"
     };
-    ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &err), &err);
+    ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &share, &err), &err);
     assert_int_equal(fixture_count(watch, "SELECT count(*) FROM outbox_relay WHERE published = 7"
                                           " AND refused = 2 AND problem = 'no broker'"
                                           " AND node = 'node-1'"),
                      1);
     what.problem = NULL;
-    ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &err), &err);
+    ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &share, &err), &err);
     assert_int_equal(
         fixture_count(watch, "SELECT count(*) FROM outbox_relay WHERE problem IS NULL"), 1);
     (void)store_outbox_free(outbox); /* always NULL */
@@ -397,14 +414,15 @@ static void test_a_lost_connection_is_opened_anew(void **state)
     (void)state;
     struct err err;
     uint16_t slices;
+    int share;
     struct store_outbox *outbox = relay(1);
     const struct store_outbox_claim what = { .ttl_ms = TTL_MS };
-    assert_int_equal(claim(outbox, TTL_MS, true), ALL);
+    assert_int_equal(claim(outbox, TTL_MS, 0), ALL);
     fixture_exec(watch, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                         " WHERE application_name = 'sagad outbox'");
-    assert_int_not_equal(store_outbox_claim(outbox, &what, &slices, &err), 0);
+    assert_int_not_equal(store_outbox_claim(outbox, &what, &slices, &share, &err), 0);
     assert_int_equal(err.code, ERR_UNAVAILABLE);
-    assert_int_equal(claim(outbox, TTL_MS, true), ALL);
+    assert_int_equal(claim(outbox, TTL_MS, 0), ALL);
     (void)store_outbox_free(outbox); /* always NULL */
 }
 
@@ -413,16 +431,17 @@ static void test_a_call_that_waits_for_a_lock_ends(void **state)
     (void)state;
     struct err err;
     uint16_t slices;
+    int share;
     struct store_outbox *outbox = relay(1);
     const struct store_outbox_claim what = { .ttl_ms = TTL_MS };
     PGconn *locker = fixture_connect(conninfo);
     fixture_exec(locker, "BEGIN; LOCK TABLE outbox_slice");
-    assert_int_not_equal(store_outbox_claim(outbox, &what, &slices, &err), 0);
+    assert_int_not_equal(store_outbox_claim(outbox, &what, &slices, &share, &err), 0);
     assert_true(err.retryable);
     assert_string_equal(err.sqlstate, "55P03");
     fixture_exec(locker, "COMMIT");
     PQfinish(locker);
-    assert_int_equal(claim(outbox, TTL_MS, true), ALL);
+    assert_int_equal(claim(outbox, TTL_MS, 0), ALL);
     (void)store_outbox_free(outbox); /* always NULL */
 }
 
