@@ -415,15 +415,18 @@ int kafka_rule_set(struct kafka_rule *rule, const char *key, const char *value, 
     if (id < 0)
         return err_set(err, ERR_INVALID,
                        "unknown key \"%.100s\" (sagad --print-example lists them)", key);
-    const char *default_text = kafka_rule_keys[id].default_text;
-    int rc = 0;
     if (rule->texts[id] && id != RULE_FILTER)
-        rc = err_set(err, ERR_INVALID, "given twice");
-    else if (*value || !default_text || *default_text) /* empty may be the default */
-        rc = setters[id](rule, value, err);
-    if (rc)
+        return err_set(err, ERR_INVALID, "%s: given twice", key);
+    CLEANUP(mem_free_p) char *text = mem_strdup(value);
+    if (!text)
+        return out_of_memory(err);
+    const char *default_text = kafka_rule_keys[id].default_text;
+    bool is_default = !*value && default_text && !*default_text;
+    if (!is_default && setters[id](rule, value, err) != 0)
         return err_wrap(err, "%s", key);
-    return keep(&rule->texts[id], value, err);
+    mem_free(rule->texts[id]);
+    rule->texts[id] = TAKE(text);
+    return 0;
 }
 
 int kafka_rule_finish(struct kafka_rule *rule, struct err *err)

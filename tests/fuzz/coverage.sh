@@ -34,6 +34,12 @@ orchestrator/schema/payload_json_read.c
 orchestrator/schema/payload_json_scalar.c
 orchestrator/schema/payload_json_write.c
 orchestrator/schema/payload_template.c
+orchestrator/schema/template.c
+orchestrator/kafka/json_field.c
+orchestrator/kafka/property.c
+orchestrator/kafka/record.c
+orchestrator/kafka/rule.c
+orchestrator/kafka/rule_check.c
 orchestrator/app/config.c
 orchestrator/app/config_file.c
 orchestrator/app/address.c
