@@ -349,12 +349,12 @@ static int start_parts(struct serve *serve, const struct serve_options *options,
 {
     if (prepare_database(options, ret_ended, err) != 0 || *ret_ended)
         return *ret_ended ? 0 : (int)err->code;
-    if (start_engine(serve, options, err) != 0 || start_rpc(serve, options, err) != 0 ||
-        start_outbox(serve, options, err) != 0)
+    if (start_engine(serve, options, err) != 0 || start_rpc(serve, options, err) != 0)
         return err->code;
     *ret_ended = !wait_until_ready(serve);
     if (!*ret_ended &&
-        (start_retention(serve, options, err) != 0 || start_kafka(serve, options, err) != 0))
+        (start_retention(serve, options, err) != 0 || start_kafka(serve, options, err) != 0 ||
+         start_outbox(serve, options, err) != 0))
         return err->code;
     return serve_fault(serve, err);
 }

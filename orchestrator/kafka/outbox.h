@@ -16,8 +16,8 @@
 
 struct outbox;
 
-struct outbox_options { /* borrowed during outbox_start */
-    const char *conninfo, *node;
+struct outbox_options {          /* borrowed during outbox_start */
+    const char *conninfo, *node; /* node: has joined */
     const char *brokers, *topic;
     const struct kafka_properties *properties; /* NULL: none */
 };

@@ -14,10 +14,10 @@ enum { OUTBOX_SLICES = 16 }; /* of 16 shards each */
 
 struct store_outbox;
 
-struct store_outbox_options { /* borrowed until store_outbox_new has returned */
-    const char *conninfo, *node;
-    struct uuid instance; /* of this relay */
-    int wake_fd;          /* readable: end what blocks; -1: none */
+struct store_outbox_options {    /* borrowed until store_outbox_new has returned */
+    const char *conninfo, *node; /* node: has joined under this name, the only one that has it */
+    struct uuid instance;        /* of this relay */
+    int wake_fd;                 /* readable: end what blocks; -1: none */
 };
 /* Does not connect yet. ERR_INVALID: a conninfo that libpq cannot read. */
 MUST_USE int store_outbox_new(const struct store_outbox_options *options, struct store_outbox **ret,

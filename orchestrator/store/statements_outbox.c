@@ -18,10 +18,14 @@
 const struct stmt outbox_stmts[OUTBOX_COUNT] = {
     /* clang-format off */
     /* $1 instance, $2 node, $3 how long, $4 which of them to give, $5 published, $6 refused, $7 problem. Each row
-     * that is changed is looked at again when it is locked: of two that take a slice one has it. */
+     * that is changed is looked at again when it is locked: of two that take a slice one has it. The
+     * first time it takes at once what another process has under this node's name: that one has
+     * died, or is about to end. */
     [OUTBOX_CLAIM] = { "outbox_claim", 7,
         { OID_UUID, OID_TEXT, OID_INT8, OID_INT4, OID_INT8, OID_INT8, OID_TEXT },
-        "WITH t AS MATERIALIZED (SELECT now() + $3 * interval '1 millisecond' AS until),"
+        "WITH t AS MATERIALIZED (SELECT now() + $3 * interval '1 millisecond' AS until,"
+        " CASE WHEN NOT EXISTS (SELECT FROM outbox_relay l WHERE l.instance = $1) THEN $2 END"
+        " AS heir_of),"
         " r AS (INSERT INTO outbox_relay (instance, node, until, published, refused, problem)"
         " SELECT $1, $2, t.until, $5, $6, $7 FROM t ON CONFLICT (instance) DO UPDATE"
         " SET until = EXCLUDED.until, published = EXCLUDED.published, refused = EXCLUDED.refused,"
@@ -29,17 +33,18 @@ const struct stmt outbox_stmts[OUTBOX_COUNT] = {
         " g AS (DELETE FROM outbox_relay WHERE until < now() - interval '1 hour'),"
         " n AS MATERIALIZED (SELECT ceil((SELECT count(*) FROM outbox_slice) / (1.0 + count(*)))::int4"
         " AS share"
-        " FROM outbox_relay l WHERE l.instance <> $1 AND l.until > now()),"
+        " FROM outbox_relay l WHERE l.node <> $2 AND l.until > now()),"
         /* Its own first, then what is free. */
         " s AS MATERIALIZED (SELECT o.slice, o.instance = $1 AS mine, row_number() OVER"
-        " (ORDER BY o.instance IS DISTINCT FROM $1, o.slice) AS place FROM outbox_slice o"
-        " WHERE o.instance = $1 OR o.until <= now()),"
-        " w AS (SELECT s.slice, NOT s.mine OR $4 & (1 << s.slice) = 0 AS keep, t.until, n.share"
+        " (ORDER BY o.instance IS DISTINCT FROM $1, o.slice) AS place FROM outbox_slice o, t"
+        " WHERE o.instance = $1 OR o.node = t.heir_of OR o.until <= now()),"
+        " w AS (SELECT s.slice, NOT s.mine OR $4 & (1 << s.slice) = 0 AS keep, t.*, n.share"
         " FROM s, n, t WHERE s.mine OR s.place <= n.share)"
         " UPDATE outbox_slice o SET instance = CASE WHEN w.keep THEN $1 END,"
         " node = CASE WHEN w.keep THEN $2 END,"
         " until = CASE WHEN w.keep THEN w.until ELSE '-infinity' END"
-        " FROM w WHERE o.slice = w.slice AND (o.instance = $1 OR o.until <= now())"
+        " FROM w WHERE o.slice = w.slice AND (o.instance = $1"
+        " OR o.node = w.heir_of OR o.until <= now())"
         " RETURNING o.slice, w.keep, w.share" },
     [OUTBOX_LEAVE] = { "outbox_leave", 1, { OID_UUID },
         "WITH r AS (DELETE FROM outbox_relay WHERE instance = $1)"

@@ -67,14 +67,16 @@ static struct outbox *relay_with(const struct kafka_properties *properties)
 {
     struct err err;
     size_t i = 0;
-    const struct outbox_options options = { .conninfo = conninfo,
-                                            .node = "node-1",
-                                            .brokers = test_kafka_bootstrap(kafka),
-                                            .topic = TOPIC,
-                                            .properties = properties };
+    char node[16];
     while (relays[i])
         i++;
     assert_true(i < RELAYS_MAX);
+    (void)snprintf(node, sizeof node, "node-%zu", i);
+    const struct outbox_options options = { .conninfo = conninfo,
+                                            .node = node,
+                                            .brokers = test_kafka_bootstrap(kafka),
+                                            .topic = TOPIC,
+                                            .properties = properties };
     ASSERT_OK(outbox_start(&options, &relays[i], &err), &err);
     return relays[i];
 }

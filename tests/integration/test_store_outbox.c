@@ -50,8 +50,10 @@ static struct store_outbox *relay(uint8_t number)
 {
     struct err err;
     struct store_outbox *outbox;
+    char node[16];
+    (void)snprintf(node, sizeof node, "node-%d", number);
     const struct store_outbox_options options = {
-        .conninfo = conninfo, .node = "node-1", .instance = { { number } }, .wake_fd = -1
+        .conninfo = conninfo, .node = node, .instance = { { number } }, .wake_fd = -1
     };
     ASSERT_OK(store_outbox_new(&options, &outbox, &err), &err);
     return outbox;
@@ -130,6 +132,27 @@ static void test_slices_of_a_dead_relay_are_taken_when_their_time_is_over(void *
     (void)store_outbox_free(other);
 }
 
+/* The same node in another process: it need not wait for what it had itself. */
+static void test_a_node_that_comes_back_has_its_slices_at_once(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store_outbox *dead = relay(1), *again, *other = relay(2);
+    const struct store_outbox_options options = {
+        .conninfo = conninfo, .node = "node-1", .instance = { { 7 } }, .wake_fd = -1
+    };
+    assert_int_equal(claim(dead, TTL_MS, 0), ALL);
+    assert_int_equal(claim(dead, TTL_MS, 0xff00), 0x00ff);
+    assert_int_equal(claim(other, TTL_MS, 0), 0xff00);
+    ASSERT_OK(store_outbox_new(&options, &again, &err), &err);
+    assert_int_equal(claim(again, TTL_MS, 0), 0x00ff);
+    assert_int_equal(claim(dead, TTL_MS, 0), 0); /* it does not take them back */
+    assert_int_equal(claim(again, TTL_MS, 0), 0x00ff);
+    (void)store_outbox_free(dead); /* always NULL */
+    (void)store_outbox_free(again);
+    (void)store_outbox_free(other);
+}
+
 static void test_a_relay_says_how_it_does(void **state)
 {
     (void)state;
@@ -143,7 +166,7 @@ static void test_a_relay_says_how_it_does(void **state)
     ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &share, &err), &err);
     assert_int_equal(fixture_count(watch, "SELECT count(*) FROM outbox_relay WHERE published = 7"
                                           " AND refused = 2 AND problem = 'no broker'"
-                                          " AND node = 'node-1'"),
+                                          " AND node = 'node-9'"),
                      1);
     what.problem = NULL;
     ASSERT_OK(store_outbox_claim(outbox, &what, &slices, &share, &err), &err);
@@ -451,6 +474,7 @@ int main(void)
         cmocka_unit_test_setup(test_relays_share_the_slices, each_setup),
         cmocka_unit_test_setup(test_slices_of_a_dead_relay_are_taken_when_their_time_is_over,
                                each_setup),
+        cmocka_unit_test_setup(test_a_node_that_comes_back_has_its_slices_at_once, each_setup),
         cmocka_unit_test_setup(test_a_relay_says_how_it_does, each_setup),
         cmocka_unit_test_setup(test_events_of_a_saga_come_in_their_order, each_setup),
         cmocka_unit_test_setup(test_what_happened_first_comes_first, each_setup),

@@ -1,0 +1,145 @@
+/* A sagad that dies between the topic's word that it has events and their removal. Goal: nothing is
+ * lost, and what leaves twice is the same event under the same id. Method: sagad kills itself with
+ * -9 exactly there, under load; it is started again; all that the topic has, beside the journal. */
+#include "page.h"
+#include "support/kafka.h"
+#include "support/proof.h"
+#include "support/rig.h"
+#include "support/scratch.h"
+
+#include "base/buf.h"
+
+#include <saga/v1/event.pb-c.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#define TOPIC "events"
+enum { DIE_MS = 30000, REST_MS = 60000, SAGAS = 40 };
+
+static char page_variable[SCRATCH_PATH_SIZE + 32];
+static const char *const server_env[] = { page_variable, NULL };
+static struct rig rig = { .server_program = SAGAD_FAULT_BINARY, .server_env = server_env };
+static struct page *page;
+static struct test_kafka *kafka;
+
+static int setup(void **state)
+{
+    (void)state;
+    struct err err;
+    char path[SCRATCH_PATH_SIZE];
+    SETUP_OK(scratch_path("faults", path, &err), &err);
+    (void)snprintf(page_variable, sizeof page_variable, FAULT_PAGE_ENV "=%s", path);
+    if (!(page = page_map(path, true)))
+        return -1;
+    SETUP_OK(test_kafka_mock_start(1, &kafka, &err), &err);
+    SETUP_OK(test_kafka_topic_create(kafka, TOPIC, 4, NULL, &err), &err);
+    rig.server_args[0] = "--kafka-brokers";
+    rig.server_args[1] = test_kafka_bootstrap(kafka);
+    rig.server_args[2] = "--outbox-topic";
+    rig.server_args[3] = TOPIC;
+    return rig_up(&rig);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    int rc = rig_down(&rig);
+    kafka = test_kafka_free(kafka);
+    return rc;
+}
+
+/* Table `t` of (id, value): what the topic has. */
+static void on_record(void *ctx, const struct test_kafka_record *record)
+{
+    struct buf *sql = ctx;
+    Saga__V1__SagaEvent *event =
+        saga__v1__saga_event__unpack(NULL, record->value_size, record->value);
+    assert_non_null(event);
+    buf_printf(sql, "INSERT INTO t VALUES ('%s', decode('", event->id);
+    for (size_t i = 0; i < record->value_size; i++)
+        buf_printf(sql, "%02x", ((const uint8_t *)record->value)[i]);
+    buf_text(sql, "', 'hex'));");
+    saga__v1__saga_event__free_unpacked(event, NULL);
+}
+
+/* On a connection of its own, which is returned. */
+static PGconn *read_topic(void)
+{
+    struct err err;
+    struct buf sql = { 0 };
+    PGconn *conn = rig_connect(&rig, RIG_STORE);
+    buf_text(&sql, "SET search_path = sagad; CREATE TEMP TABLE t (id text, value bytea);");
+    ASSERT_OK(test_kafka_read(kafka, TOPIC, on_record, &sql, &err), &err);
+    PGresult *result = PQexec(conn, buf_cstr(&sql));
+    if (PQresultStatus(result) != PGRES_COMMAND_OK)
+        fail_msg("%s", PQresultErrorMessage(result));
+    PQclear(result);
+    buf_done(&sql);
+    return conn;
+}
+
+static int64_t count(PGconn *conn, const char *sql)
+{
+    PGresult *result = PQexec(conn, sql);
+    if (PQresultStatus(result) != PGRES_TUPLES_OK)
+        fail_msg("%s", PQresultErrorMessage(result));
+    int64_t ret = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+    PQclear(result);
+    return ret;
+}
+
+static void die(const char *prefix, uint64_t n)
+{
+    struct err err;
+    int status;
+    page_arm(page, PAGE_BEFORE_OUTBOX_DELETE, n);
+    rig_start_many(&rig, "told", prefix, SAGAS, "");
+    ASSERT_OK(test_process_wait(rig.sagad, DIE_MS, &status, &err), &err);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    rig.sagad = test_process_free(rig.sagad);
+    proof_fault("outbox: kill -9 before events are removed", 1);
+    rig_server_start(&rig);
+    rig_await_states(&rig, "told", prefix, "SUCCEEDED", SAGAS, REST_MS);
+    rig_await(&rig, RIG_STORE, "0", REST_MS, "SELECT count(*) FROM outbox");
+}
+
+static void test_o3_a_relay_that_dies_repeats_the_same_events(void **state)
+{
+    (void)state;
+    rig_define(&rig, "told", "publish=TRANSITIONS",
+               "one: IDEMPOTENT | none | guarded\n"
+               "two: IDEMPOTENT | none | guarded\n");
+    (void)rig_worker(&rig, "w", "act:8");
+    for (int i = 0; i < (test_is_full_size() ? 10 : 2); i++) {
+        char prefix[16];
+        (void)snprintf(prefix, sizeof prefix, "die%d-", i);
+        die(prefix, (uint64_t)(1 + 3 * i));
+    }
+    PGconn *conn = read_topic();
+    /* all there is, nothing else */
+    assert_int_equal(
+        count(conn,
+              "SELECT count(*) FROM (SELECT saga_uid || '/0/0' AS id FROM saga UNION ALL SELECT"
+              " saga_uid || '/' || seq || '/1' FROM journal WHERE finished_at IS NOT NULL"
+              " UNION ALL SELECT saga_uid || '/' || (SELECT max(j.seq) FROM journal j WHERE"
+              " j.saga_uid = s.saga_uid) || '/2' FROM saga s WHERE ended_at IS NOT NULL) f"
+              " FULL JOIN (SELECT DISTINCT id FROM t) p USING (id)"
+              " WHERE f.id IS NULL OR p.id IS NULL"),
+        0);
+    /* some twice, and then the same */
+    assert_true(count(conn, "SELECT count(*) - count(DISTINCT id) FROM t") > 0);
+    assert_int_equal(count(conn, "SELECT count(*) FROM (SELECT id FROM t GROUP BY id"
+                                 " HAVING count(DISTINCT value) > 1) d"),
+                     0);
+    PQfinish(conn);
+    assert_int_equal(rig_check(&rig), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_o3_a_relay_that_dies_repeats_the_same_events),
+    };
+    return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
+}
