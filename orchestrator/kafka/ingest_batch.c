@@ -202,6 +202,7 @@ static int record_add(struct batch *batch, size_t i, const struct kafka_record *
         break;
     case KAFKA_RECORD_DEAD:
         written->action = INGEST_DEAD_LETTER;
+        written->saga_id = verdict->saga_id; /* NULL where it could not be read */
         written->reason = kafka_reason_name(verdict->reason);
         written->message = verdict->message;
         break;

@@ -57,7 +57,8 @@ FMT(2, 3) static int unfit(struct scan *scan, const char *fmt, ...)
 
 static void skip_space(struct scan *scan)
 {
-    while (scan->at < scan->end && memchr(" \t\r\n", *scan->at, 4))
+    static const char space[] = { ' ', '\t', '\r', '\n' };
+    while (scan->at < scan->end && memchr(space, *scan->at, sizeof space))
         scan->at++;
 }
 
