@@ -37,6 +37,17 @@ static void put_letter(struct params *params, const struct item *item)
     params_text(params, sound(item->message, LIMIT_ERROR_MESSAGE_BYTES, "no readable message"));
 }
 
+/* Letters of one millisecond are in order, too: the n-th of its statement has n in the 12 bits
+ * behind the version. */
+static struct uuid letter_id(struct store_ingest *ingest, size_t n)
+{
+    uint8_t last = (uint8_t)rng_next(&ingest->rng);
+    struct uuid id = uuid_v7(clock_wall_ms(ingest->clock), &ingest->rng, last);
+    id.bytes[6] = (uint8_t)(0x70 | (n >> 8 & 0x0f));
+    id.bytes[7] = (uint8_t)n;
+    return id;
+}
+
 /* Those that are letters and not there yet. */
 int run_letters(struct run *run, struct err *err)
 {
@@ -46,8 +57,7 @@ int run_letters(struct run *run, struct err *err)
         struct item *item = &run->items[i];
         if (!item->is_letter || item->inserted)
             continue;
-        item->letter_id = uuid_v7(clock_wall_ms(run->ingest->clock), &run->ingest->rng,
-                                  (uint8_t)rng_next(&run->ingest->rng));
+        item->letter_id = letter_id(run->ingest, count);
         put_letter(params, item);
         run->picked[count++] = item;
     }

@@ -36,6 +36,20 @@ struct store_reader *store_reader_free(struct store_reader *reader)
     return NULL;
 }
 
+static int prepare(PGconn *conn, const struct stmt *table, size_t count, struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct stmt *stmt = &table[i];
+        CLEANUP(connect_clear_p)
+        PGresult *result = PQprepare(conn, stmt->name, stmt->sql, stmt->nparams, stmt->types);
+        if (PQresultStatus(result) != PGRES_COMMAND_OK) {
+            (void)sqlstate_classify(result, stmt->name, err);
+            return (int)err->code;
+        }
+    }
+    return 0;
+}
+
 static int ensure_connected(struct store_reader *reader, struct err *err)
 {
     if (reader->conn && PQstatus(reader->conn) == CONNECTION_OK &&
@@ -45,15 +59,9 @@ static int ensure_connected(struct store_reader *reader, struct err *err)
     CLEANUP(connect_finish_p) PGconn *conn = NULL;
     if (connect_blocking(reader->conninfo, CONNECT_READER, &conn, err) != 0)
         return (int)err->code;
-    for (size_t i = 0; i < READ_COUNT; i++) {
-        const struct stmt *stmt = &read_stmts[i];
-        CLEANUP(connect_clear_p)
-        PGresult *result = PQprepare(conn, stmt->name, stmt->sql, stmt->nparams, stmt->types);
-        if (PQresultStatus(result) != PGRES_COMMAND_OK) {
-            (void)sqlstate_classify(result, stmt->name, err);
-            return (int)err->code;
-        }
-    }
+    if (prepare(conn, read_stmts, READ_COUNT, err) != 0 ||
+        prepare(conn, kafka_stmts, KAFKA_STMT_COUNT, err) != 0)
+        return (int)err->code;
     reader->conn = TAKE(conn);
     return 0;
 }
@@ -81,6 +89,12 @@ int reader_command(struct store_reader *reader, const char *sql, struct err *err
 struct params *reader_start(struct store_reader *reader, enum read_stmt_id id)
 {
     params_start(&reader->params, &read_stmts[id]);
+    return &reader->params;
+}
+
+struct params *reader_start_kafka(struct store_reader *reader, enum kafka_stmt_id id)
+{
+    params_start(&reader->params, &kafka_stmts[id]);
     return &reader->params;
 }
 

@@ -20,6 +20,7 @@ MUST_USE int reader_with_connection(struct store_reader *reader, reader_fn *fn, 
                                     struct err *err);
 /* The statement's parameters, to be filled. */
 struct params *reader_start(struct store_reader *reader, enum read_stmt_id id);
+struct params *reader_start_kafka(struct store_reader *reader, enum kafka_stmt_id id);
 /* Runs what was filled; the caller clears *ret_result. */
 MUST_USE int reader_execute(struct store_reader *reader, PGresult **ret_result, struct err *err);
 /* A command without parameters; COMMIT is an error if it was answered ROLLBACK. */

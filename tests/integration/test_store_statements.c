@@ -73,6 +73,7 @@ static void test_parameters_are_what_the_tables_say(void **state)
     describe_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
     describe_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
     describe_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
+    describe_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
 }
 
 /* Does this line of a plan read a table about sagas? */
@@ -137,6 +138,7 @@ static void test_plans_on_an_empty_database(void **state)
     explain_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
     explain_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
     explain_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
+    explain_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
 }
 
 static void test_plans_on_a_filled_database(void **state)
@@ -185,6 +187,7 @@ static void test_plans_on_a_filled_database(void **state)
     explain_all(outbox_stmts, OUTBOX_COUNT, CONNECT_OUTBOX);
     explain_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
     explain_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
+    explain_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
     fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox, kafka_rule, kafka_cursor,"
                        " dead_letter, kafka_request, late_report");
     PQfinish(conn);
