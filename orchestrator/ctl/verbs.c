@@ -29,6 +29,7 @@ const struct ctl_verb *const ctl_verbs[] = {
     &verb_parked,
     &verb_key,
     &verb_guard_floor,
+    &verb_retention,
     &verb_fsm,
     NULL,
 };

@@ -91,7 +91,7 @@ static void problem_is(struct retention *retention, enum turn turn, const struct
     retention->retry_ms = longer_ms < RETRY_MAX_MS ? longer_ms : RETRY_MAX_MS;
     retention->retry_at_ms = now_ms() + retention->retry_ms;
     if (turn == TURN_DAYS) /* the rest goes on */
-        retention->days_due_ms = now_ms() + DAY_LOOK_MS;
+        retention->days_due_ms = now_ms() + RETRY_MAX_MS;
 }
 
 static void problem_is_over(struct retention *retention)

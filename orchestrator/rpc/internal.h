@@ -118,6 +118,7 @@ void operator_suspend_saga(struct call *call);
 void operator_resume_saga(struct call *call);
 void operator_list_parked(struct call *call);
 void operator_get_guard_floor(struct call *call);
+void operator_get_retention(struct call *call);
 void operator_get_status(struct call *call);
 void health_check(struct call *call);
 

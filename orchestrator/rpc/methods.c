@@ -55,6 +55,8 @@ static const struct method methods[] = {
       &saga__v1__list_parked_request__descriptor, operator_list_parked, false },
     { "/saga.v1.OperatorService/GetGuardFloor", METHOD_UNARY,
       &saga__v1__get_guard_floor_request__descriptor, operator_get_guard_floor, false },
+    { "/saga.v1.OperatorService/GetRetention", METHOD_UNARY,
+      &saga__v1__get_retention_request__descriptor, operator_get_retention, false },
     { "/saga.v1.OperatorService/GetStatus", METHOD_UNARY,
       &saga__v1__get_status_request__descriptor, operator_get_status, false },
     { "/saga.v1.WorkerService/Work", METHOD_WORK, NULL, NULL, false },
