@@ -1,12 +1,13 @@
 #include "sim/client.h"
 
+#include "sim/old_consumer.h"
 #include "sim/rows.h"
 #include "sim/world.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { ITEMS_MAX = 3, REASON_SIZE = 32 };
+enum { ITEMS_MAX = 3, REASON_SIZE = 32, TAKEN_OVER_MS = 15000 };
 
 struct look_at {
     struct look_at *next;
@@ -137,6 +138,7 @@ void clients_start(struct world *world, struct node *node, struct business_key *
                    const char *input)
 {
     struct call *call = call_new(world, node, key);
+    key->asked = true;
     call->is_start = true;
     size_t count = world_chance(world, 150) ? ITEMS_MAX : 1; /* twice in one call is fine, too */
     for (size_t i = 0; i < count; i++)
@@ -144,11 +146,14 @@ void clients_start(struct world *world, struct node *node, struct business_key *
             (struct start_item){ .namespace_ = "default",
                                  .definition = key->definition,
                                  .saga_id = key->saga_id,
+                                 .suspect = key->suspect_since_ms != 0,
+                                 .suspect_since_ms = key->suspect_since_ms,
+                                 .suspect_actor = "kafka/orders",
                                  .input = { (uint8_t *)world_text(world, input), strlen(input) } };
     call->start = (struct engine_start){ .items = call->items, .count = count };
     call->start.event = (struct engine_event){ .kind = ENGINE_START, .done = on_start_done };
-    world_trace(world, "client", "starts %s of %s at %s", key->saga_id, key->definition,
-                node->name);
+    world_trace(world, "client", "starts %s of %s at %s%s", key->saga_id, key->definition,
+                node->name, key->suspect_since_ms ? ", as suspect" : "");
     call_send(call);
 }
 
@@ -415,6 +420,10 @@ static void on_next(struct world *world, struct timer *timer)
         return;
     struct node *node = &world->nodes[world_choice(world, world->node_count)];
     struct business_key *key = &clients->keys[world_choice(world, clients->key_count)];
+    if (!key->asked && world_fault(world, FAULT_TAKEN_OVER)) {
+        key->suspect_since_ms = db_clock_ms(world->now_ms) - world_between(world, 0, TAKEN_OVER_MS);
+        old_consumer_made_up(world, key);
+    }
     if (!key->uid_known || world_fault(world, FAULT_START_AGAIN))
         clients_start(world, node, key,
                       world_fault(world, FAULT_START_OTHER) ? "other input" : key->input);

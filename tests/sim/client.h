@@ -19,7 +19,9 @@ enum { KEYS_MAX = 24 };
 struct business_key {
     const char *definition, *saga_id;
     const char *input;
-    bool uid_known; /* a start told it */
+    int64_t suspect_since_ms; /* by the database's clock; 0: nobody else has been at it */
+    bool asked;               /* to start: now it is too late for another to have begun */
+    bool uid_known;           /* a start told it */
     struct uuid uid;
 };
 

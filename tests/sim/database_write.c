@@ -27,6 +27,8 @@ static bool insert(struct world *world, struct db_saga *saga, const struct reque
         entry.actor = rows_text(world, request->granter);
     } else {
         entry.finished_at_ms = now_ms;
+        if (entry.leased_at_ms > now_ms) /* SUSPECT */
+            entry.leased_at_ms = now_ms;
     }
     if (saga->count == saga->capacity) {
         size_t capacity = saga->capacity ? saga->capacity * 2 : 16;

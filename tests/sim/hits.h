@@ -58,6 +58,7 @@
     X(FOREIGN_EFFECT, "the effect exists already, by another", 15)                                 \
     X(START_AGAIN, "a start is sent again", 300)                                                   \
     X(START_OTHER, "a start of a known key with other input", 150)                                 \
+    X(TAKEN_OVER, "a saga takes over what somebody else has begun", 400)                           \
     X(CANCEL_AT_PIVOT, "a cancel while the pivot is at work", 300)                                 \
     X(CALL_CANCEL, "a cancel", 200)                                                                \
     X(CALL_RETRY, "a retry", 200)                                                                  \
@@ -150,6 +151,15 @@
     X(LATE_REPORTED, "a late report was recorded")                                                 \
     X(SETTLED_RESUMED, "what was unknown was settled: a parked saga went on")                      \
     X(LATE_AFTER_END, "a late report after the end")                                               \
+    X(OLD_REQUEST_LANDED, "a request of whom it took over from took effect after the start")       \
+    X(OLD_EFFECT_KNOWN, "a step that it had not tried yet was there already: same key, or guard")  \
+    X(OLD_EFFECT_PROBED, "a probe found done what the saga had never tried")                       \
+    X(OLD_EFFECT_RESOLVED, "a person said what had become of what it had never tried")             \
+    X(SUSPECT_PARKED, "what it had never tried parked it: OUTCOME_UNKNOWN")                        \
+    X(SUSPECT_TAKEN_BACK, "a step that it had never tried was compensated as maybe")               \
+    X(SUSPECT_AT_PIVOT, "it did not turn back, since the pivot may have run before")               \
+    X(SUSPECT_SUCCEEDED, "a saga that took over SUCCEEDED")                                        \
+    X(SUSPECT_COMPENSATED, "a saga that took over COMPENSATED")                                    \
     X(RETRIED, "an operator's retry")                                                              \
     X(SUCCEEDED, "a saga SUCCEEDED")                                                               \
     X(COMPENSATED, "a saga COMPENSATED")                                                           \

@@ -142,6 +142,10 @@ static void judge_end(const struct look *look)
                                                        : HIT_ABANDONED);
     if (look->saga->row.doubt)
         world_hit(look->world, HIT_ENDED_IN_DOUBT);
+    if (judged->suspect && state == SAGA_SUCCEEDED)
+        world_hit(look->world, HIT_SUSPECT_SUCCEEDED);
+    if (judged->suspect && state == SAGA_COMPENSATED)
+        world_hit(look->world, HIT_SUSPECT_COMPENSATED);
     graph_hit_end(look);
     for (int i = 0; i < (int)look->definition->step_count; i++) {
         const struct judged_operation *action = &judged->of[i][0];

@@ -58,6 +58,8 @@ struct call;
     X(GOES_ON, "P8",                                                                               \
       "a saga that has not ended has a live lease, a due time, something to grant or "             \
       "a reason to be parked")                                                                     \
+    X(SUSPECT, "P4",                                                                               \
+      "a saga takes over with its first entry, or not at all, and every start of its key says so") \
     X(TURN, "P8", "what has its turn can be granted, also beside others")                          \
     X(TASK, "P2", "a task leaves after the commit of its lease, to the worker that it names")      \
     X(CREDIT, "P3", "a worker gets no more tasks than it gave credit for")                         \
@@ -90,6 +92,7 @@ enum { STEPS_MAX = 12, KEYS_SEEN_MAX = 4 };
 struct judged_operation { /* an action or a compensation */
     int unsettled;        /* attempts that may have taken effect */
     bool done;
+    bool tried;                      /* a lease was granted */
     bool not_done;                   /* the last that was found out: it had not happened */
     bool probing;                    /* IDEMPOTENT, and not to be repeated any more */
     bool asked;                      /* a probe's lease has ended since it became unknown */
@@ -106,6 +109,7 @@ struct judged {
     size_t capacity;
     enum saga_state state, phase;
     bool seen;
+    bool suspect; /* it took over */
     bool turned_back;
     bool cancel_pending; /* until the pivot is settled */
     struct judged_operation of[STEPS_MAX][2];

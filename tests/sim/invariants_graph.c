@@ -93,7 +93,9 @@ static bool may_begin(const struct look *look, int step, int64_t now_ms)
 {
     if (!look->judged->turned_back)
         return graph_is_next(look, step) && !look->definition->steps[step].delay_ms &&
-               !was_leased(look, step, OPERATION_ACTION);
+               !look->judged->of[step][0].not_done && /* which may be on its way still */
+               !was_leased(look, step, OPERATION_ACTION) &&
+               !was_leased(look, step, OPERATION_PROBE);
     return graph_is_next_back(look, step) && look->judged->of[step][0].done &&
            now_ms > look->judged->lost_until_ms + CLOCK_SLACK_MS &&
            !open_leases(look, OPERATION_ACTION) &&

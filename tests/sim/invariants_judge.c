@@ -38,6 +38,26 @@ static int64_t settle_ms(const struct look *look, int step)
     return larger(step_of(look, step)->settle_ms, 0);
 }
 
+/* May it have run before the saga began, and has nobody tried it since? */
+static bool is_suspect(const struct look *look, int step)
+{
+    const struct judged_operation *action = &look->judged->of[step][0];
+    return look->judged->suspect && !action->tried && action->unsettled > 0;
+}
+
+static const struct judged_operation *pivot_of(const struct look *look)
+{
+    int pivot = look->definition->pivot;
+    return pivot >= 0 ? &look->judged->of[pivot][0] : NULL;
+}
+
+/* Must what stands before the pivot stay, since that is done, or may be by somebody else? */
+static bool is_held_by_pivot(const struct look *look, int step)
+{
+    const struct judged_operation *pivot = pivot_of(look);
+    return pivot && step != look->definition->pivot && (pivot->done || pivot->unsettled > 0);
+}
+
 /* --- grants ----------------------------------------------------------------------------------- */
 
 /* live: granted before and not ended. */
@@ -114,7 +134,8 @@ static void check_pending(const struct look *look, const struct journal_entry *l
     const struct judged_operation *pivot = &look->judged->of[look->definition->pivot][0];
     if (pivot->done)
         world_hit(look->world, HIT_PENDING_TOO_LATE);
-    else if (lease->step != look->definition->pivot || pivot->unsettled == 0)
+    else if ((lease->step != look->definition->pivot && !look->judged->suspect) ||
+             pivot->unsettled == 0)
         world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " goes forward, and a cancel waits",
                       id_of(look), lease->seq);
 }
@@ -216,6 +237,9 @@ static void judge_grant(const struct look *look, const struct journal_entry *lea
         check_probe(look, lease);
         return;
     }
+    if (is_suspect(look, lease->step) && lease->operation == OPERATION_COMPENSATION)
+        world_hit(look->world, HIT_SUSPECT_TAKEN_BACK);
+    operation_of(look, lease)->tried = true;
     if (lease->operation == OPERATION_COMPENSATION)
         check_backward(look, lease);
     else
@@ -267,8 +291,12 @@ void invariants_end_of_lease(const struct look *look, const struct journal_entry
                       id_of(look), lease->seq, outcome_name(lease->outcome));
     bool is_action = lease->operation == OPERATION_ACTION;
     bool turns_back = look->definition->pivot < 0 ||
-                      !graph_comes_after(look, lease->step, look->definition->pivot);
-    if (!turns_back && lease->outcome == OUTCOME_REJECTED && look->saga->row.state != SAGA_PARKED)
+                      !(graph_comes_after(look, lease->step, look->definition->pivot) ||
+                        is_held_by_pivot(look, lease->step));
+    if (!turns_back && is_action && lease->outcome == OUTCOME_REJECTED && judged->suspect)
+        world_hit(look->world, HIT_SUSPECT_AT_PIVOT);
+    if (!turns_back && is_action && lease->outcome == OUTCOME_REJECTED &&
+        look->saga->row.state != SAGA_PARKED)
         world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " was refused, and it is %s",
                       id_of(look), lease->seq, saga_state_name(look->saga->row.state));
     if (turns_back && lease->outcome == OUTCOME_REJECTED && is_action &&
@@ -380,6 +408,8 @@ static void check_answer(const struct look *look, const struct journal_entry *en
                       "%s: #%" PRId64 " was asked %" PRId64 " ms before requests have settled",
                       id_of(look), probe->seq, until - probe->leased_at_ms);
     world_hit(look->world, entry->outcome == OUTCOME_DONE ? HIT_PROBE_DONE : HIT_PROBE_NOT_DONE);
+    if (is_suspect(look, entry->step) && entry->outcome == OUTCOME_DONE)
+        world_hit(look->world, HIT_OLD_EFFECT_PROBED);
     if (entry->operation == OPERATION_COMPENSATION)
         world_hit(look->world, HIT_PROBE_OF_COMPENSATION);
 }
@@ -430,6 +460,8 @@ static void judge_resolve(const struct look *look, const struct journal_entry *e
         world_hit(look->world, HIT_RESOLVED_AFTER_END);
         judged->late_doubt = false;
     }
+    if (!entry->about && settles && is_suspect(look, entry->step))
+        world_hit(look->world, HIT_OLD_EFFECT_RESOLVED);
     if (entry->about)
         check_answer(look, entry);
     else if (!settles)
@@ -518,6 +550,8 @@ static void judge_park(const struct look *look, const struct journal_entry *park
     if (park->step < 0)
         return;
     struct judged_operation *of = operation_of(look, park);
+    if (park->reason == PARK_OUTCOME_UNKNOWN && is_suspect(look, park->step))
+        world_hit(look->world, HIT_SUSPECT_PARKED);
     if (park->reason == PARK_OUTCOME_UNKNOWN && of->asked)
         world_hit(look->world, HIT_PROBE_GIVEN_UP);
     if (park->reason == PARK_WORKER_KILLER)
@@ -591,12 +625,6 @@ static void judge_skip(const struct look *look, const struct journal_entry *entr
     look->judged->skipped[entry->step] = true;
 }
 
-static const struct judged_operation *pivot_of(const struct look *look)
-{
-    int pivot = look->definition->pivot;
-    return pivot >= 0 ? &look->judged->of[pivot][0] : NULL;
-}
-
 /* Granted and not ended, or unknown. */
 static bool pivot_is_under_way(const struct look *look)
 {
@@ -624,7 +652,7 @@ static bool pivot_was_granted(const struct look *look)
 static void judge_pending(const struct look *look, const struct journal_entry *entry)
 {
     /* It may have ended meanwhile, by a node that knows of no cancel: then this is due at once. */
-    if (!pivot_was_granted(look))
+    if (!pivot_was_granted(look) && !look->judged->suspect)
         world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " waits for nothing", id_of(look),
                       entry->seq);
     if (entry->reason == CAUSE_DEADLINE) {
@@ -640,7 +668,8 @@ static void judge_turn_back(const struct look *look, const struct journal_entry 
 {
     world_hit(look->world, (enum hit)(HIT_BACK_REFUSED + entry->reason));
     const struct judged_operation *pivot = pivot_of(look);
-    if (pivot && (pivot->done || (entry->reason != CAUSE_REFUSED && pivot_is_under_way(look))))
+    bool of_pivot = entry->reason == CAUSE_REFUSED && entry->step == look->definition->pivot;
+    if (pivot && (pivot->done || (!of_pivot && pivot_is_under_way(look))))
         world_violate(look->world, INV_PIVOT, "%s: #%" PRId64 " turns back %s the pivot",
                       id_of(look), entry->seq, pivot->done ? "after" : "beside");
     if (entry->about)
@@ -655,6 +684,19 @@ static void judge_turn_back(const struct look *look, const struct journal_entry 
         check_deadline(look, entry);
     if (entry->reason == CAUSE_UNKNOWN && look->judged->of[entry->step][0].asked)
         world_hit(look->world, HIT_PROBE_GIVEN_UP);
+}
+
+/* Each action may have run before; what was sent then may land until settle time is over. */
+static void judge_suspect(const struct look *look, const struct journal_entry *entry)
+{
+    if (entry->seq != 1 || entry->leased_at_ms <= 0 || entry->leased_at_ms > entry->finished_at_ms)
+        world_violate(look->world, INV_SUSPECT, "%s: #%" PRId64 " from %" PRId64 " to %" PRId64,
+                      id_of(look), entry->seq, entry->leased_at_ms, entry->finished_at_ms);
+    look->judged->suspect = true;
+    for (size_t i = 0; i < look->definition->step_count; i++)
+        look->judged->of[i][0] = (struct judged_operation){ .unsettled = 1,
+                                                            .settle_from_ms = entry->finished_at_ms,
+                                                            .window_from_ms = entry->leased_at_ms };
 }
 
 void invariants_entry(const struct look *look, const struct journal_entry *entry)
@@ -699,6 +741,8 @@ void invariants_entry(const struct look *look, const struct journal_entry *entry
         judge_pending(look, entry);
         return;
     case ENTRY_SUSPECT:
+        judge_suspect(look, entry);
+        return;
     case ENTRY_SIGNAL:
     case ENTRY_RECEIVE:
     case ENTRY_ABANDON: /* an end: judged as one */

@@ -125,6 +125,15 @@ static bool pivot_is_done(const struct world *world, const struct db_saga *saga)
     return definition->pivot >= 0 && saga->judged.of[definition->pivot][0].done;
 }
 
+/* Before the saga began: then nothing turns back until it is known. */
+static bool pivot_may_have_run(const struct world *world, const struct db_saga *saga)
+{
+    const struct definition *definition =
+        definitions_find(&world->definitions, saga->row.definition);
+    return definition->pivot >= 0 && saga->judged.suspect &&
+           saga->judged.of[definition->pivot][0].unsettled > 0;
+}
+
 static bool has_turned_back(const struct db_saga *saga)
 {
     for (size_t i = 0; i < saga->count; i++)
@@ -163,7 +172,8 @@ void invariants_ack(struct world *world, struct node *node, const struct engine_
                       : lease->outcome ? outcome_name(lease->outcome)
                                        : "no outcome");
     else if (outcome == OUTCOME_REJECTED && lease->operation == OPERATION_ACTION &&
-             lease->outcome == outcome && !has_turned_back(saga) && !pivot_is_done(world, saga))
+             lease->outcome == outcome && !has_turned_back(saga) && !pivot_is_done(world, saga) &&
+             !pivot_may_have_run(world, saga))
         world_violate(world, INV_ACK,
                       "%s acknowledges the refusal of %s #%" PRId64 ", and it has not turned back",
                       node->name, id, seq);
@@ -204,6 +214,10 @@ void invariants_start(struct world *world, const struct start_item *item)
                       !key   ? "no row"
                       : same ? "another saga"
                              : "another input");
+    const struct db_saga *saga = same ? database_saga(&world->database, &item->uid) : NULL;
+    if (item->err.code == ERR_OK && saga && saga->judged.suspect != item->suspect)
+        world_violate(world, INV_SUSPECT, "the start of %s says that it %s", item->saga_id,
+                      item->suspect ? "takes over, and it did not" : "is new, and it took over");
     if (item->err.code == ERR_EXISTS && (!key || same))
         world_violate(world, INV_START, "%s is refused as taken by other input, and it is %s",
                       item->saga_id, key ? "the same" : "free");

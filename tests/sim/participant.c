@@ -181,8 +181,11 @@ enum answer participant_take(struct world *world, const struct demand *demand)
     else
         answer = unguarded(world, effect, demand, rule);
     hit_answer(world, answer, step->guarded);
-    if (answer == ANSWER_DONE)
+    if (answer == ANSWER_DONE && demand->fence)
         hit_landing(world, demand);
+    if (answer == ANSWER_DUPLICATE && effect->old_consumer_s && !undo)
+        world_hit(world, HIT_OLD_EFFECT_KNOWN);
+    effect->old_consumer_s |= answer == ANSWER_DONE && !demand->fence;
     world_trace(world, "participant", "%s %s %s #%d: %s", demand->saga_id, step->name,
                 operation_name(demand->operation), (int)fence_seq(demand->fence),
                 answer_name(answer));

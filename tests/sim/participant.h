@@ -24,9 +24,10 @@ struct side_effect {
     int in_flight[2]; /* requests on their way */
     struct known_key *keys[2];
     enum guard_state guard[2];
-    int64_t fence[2]; /* the highest that was here */
-    bool foreign;     /* it exists already, by another */
-    bool misled;      /* a person said what had been so, and was no more when it was written */
+    int64_t fence[2];    /* the highest that was here */
+    bool old_consumer_s; /* made before the saga took over */
+    bool foreign;        /* it exists already, by another */
+    bool misled;         /* a person said what had been so, and was no more when it was written */
 };
 
 struct subject { /* a saga as the participant knows it */

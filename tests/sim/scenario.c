@@ -1,5 +1,6 @@
 #include "sim/scenario.h"
 
+#include "sim/old_consumer.h"
 #include "sim/rows.h"
 #include "sim/world.h"
 
@@ -282,6 +283,19 @@ static bool act_operator(struct world *world, const struct words *words, struct 
     return false;
 }
 
+/* start SAGA NODE definition=NAME [suspect=MS ran=STEPS lands=MS]: somebody else was at work for so
+ * long, came to so many steps, and its last request lands so much later. */
+static void act_start(struct world *world, const struct words *words, struct node *node,
+                      struct business_key *key)
+{
+    int64_t ago_ms = number(words, "suspect", 0);
+    if (ago_ms && !key->asked) {
+        key->suspect_since_ms = db_clock_ms(world->now_ms) - ago_ms;
+        old_consumer_ran(world, key, (int)number(words, "ran", 0), number(words, "lands", 0));
+    }
+    clients_start(world, node, key, option(words, "input") ? option(words, "input") : key->input);
+}
+
 /* start|cancel|retry|wait SAGA NODE ... */
 static bool act_client(struct world *world, const struct words *words)
 {
@@ -292,8 +306,7 @@ static bool act_client(struct world *world, const struct words *words)
         return false;
     world->clients.by_uid = option_is(words, "by", "uid");
     if (is(words, 1, "start"))
-        clients_start(world, node, key,
-                      option(words, "input") ? option(words, "input") : key->input);
+        act_start(world, words, node, key);
     else if (is(words, 1, "cancel"))
         clients_verb(world, node, key, ENGINE_VERB_CANCEL, 0);
     else if (is(words, 1, "retry"))
