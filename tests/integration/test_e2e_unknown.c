@@ -299,6 +299,113 @@ static void test_p8_what_kills_its_workers_parks_as_often_as_declared(void **sta
     rig_assert_calls(&rig, "poison", "a.1, a.2");
 }
 
+/* --- taking over ------------------------------------------------------------------------------ */
+
+static Saga__V1__StartSagaRequest suspect_request(const char *definition, const char *saga_id,
+                                                  const char *script)
+{
+    Saga__V1__StartSagaRequest request = SAGA__V1__START_SAGA_REQUEST__INIT;
+    request.definition = rig_borrow(definition);
+    request.saga_id = rig_borrow(saga_id);
+    request.input.data = (uint8_t *)rig_borrow(script);
+    request.input.len = strlen(script);
+    request.suspect = true;
+    return request;
+}
+
+static void start_suspect(const Saga__V1__StartSagaRequest *request)
+{
+    saga__v1__start_saga_response__free_unpacked(
+        (Saga__V1__StartSagaResponse *)rig_call(&rig, "SagaService/StartSaga", &request->base,
+                                                &saga__v1__start_saga_response__descriptor, NULL),
+        NULL);
+}
+
+static void test_p4_what_somebody_else_may_have_run_is_settled_in_its_turn(void **state)
+{
+    (void)state;
+    rig_define(&rig, "over", NULL,
+               "a: IDEMPOTENT | IDEMPOTENT\nb: PROBED | none | settle=1s\nc: ONCE | none");
+    Saga__V1__StartSagaRequest request =
+        suspect_request("over", "o1", "a A 1 foreign\nb P 1 done out=bill-7");
+    Google__Protobuf__Timestamp since = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    since.seconds = clock_wall_ms(&clock_system) / 1000 - 3600;
+    request.suspect_since = &since;
+    request.actor = rig_borrow("ada");
+    start_suspect(&request);
+    rig_await_state(&rig, "over", "o1", "PARKED OUTCOME_UNKNOWN", SOON);
+    rig_assert_journal(&rig, "over", "o1",
+                       "SUSPECT, a.1 ALREADY_DONE, ?b.1 DONE, RESOLVE DONE, PARK OUTCOME_UNKNOWN");
+    rig_assert_calls(&rig, "o1", "a.1, ?b.1"); /* c is nobody's to run before it is known */
+    assert_seen("o1", "P1", "PROBES:A.0");
+    rig_server_kill(&rig);
+    rig_server_start(&rig);
+    Saga__V1__Saga *saga = rig_get(&rig, "over", "o1");
+    const Saga__V1__StepStatus *step = saga->steps[2];
+    assert_int_equal(step->state, SAGA__V1__STEP_STATE__STEP_STATE_UNKNOWN);
+    assert_true(step->maybe && step->suspect && !saga->steps[1]->suspect);
+    assert_int_equal(step->unknown->attempts, 1);
+    assert_int_equal(step->unknown->fence, 0);
+    assert_int_equal(step->unknown->lease_time->seconds, since.seconds);
+    assert_string_equal(saga->park->error->code, "MAY_HAVE_RUN");
+    saga__v1__saga__free_unpacked(saga, NULL);
+    start_suspect(&request); /* again: it is there */
+    char reason[RIG_REASON_SIZE];
+    assert_int_equal(rig_retry(&rig, "over", "o1", "c", reason), FAILED_PRECONDITION);
+    assert_string_equal(reason, "OUTCOME_UNKNOWN");
+    assert_int_equal(rig_cancel(&rig, "over", "o1", reason), 0);
+    rig_await_state(&rig, "over", "o1", "COMPENSATED", SOON);
+    rig_assert_calls(&rig, "o1", "a.1, ?b.1, ~a.1");
+}
+
+/* The last one first, although this saga never came to it. */
+static void test_p5_what_took_over_and_turned_back_takes_all_of_it_back(void **state)
+{
+    (void)state;
+    rig_define(&rig, "overback", NULL, "a: IDEMPOTENT | IDEMPOTENT\nb: IDEMPOTENT | IDEMPOTENT");
+    Saga__V1__StartSagaRequest request = suspect_request("overback", "o2", "a A 1 rejected");
+    start_suspect(&request);
+    rig_await_state(&rig, "overback", "o2", "COMPENSATED", SOON);
+    rig_assert_journal(&rig, "overback", "o2",
+                       "SUSPECT, a.1 REJECTED, COMPENSATE REFUSED, ~b.1 DONE, ~a.1 DONE");
+}
+
+static void assert_start_refused(const Saga__V1__StartSagaRequest *request, const char *field)
+{
+    enum { INVALID_ARGUMENT = 3 };
+    struct client_failure failure = { 0 };
+    assert_null(rig_call(&rig, "SagaService/StartSaga", &request->base,
+                         &saga__v1__start_saga_response__descriptor, &failure));
+    assert_int_equal(failure.code, INVALID_ARGUMENT);
+    assert_int_equal(failure.violation_count, 1);
+    assert_string_equal(failure.violations[0].field, field);
+    client_failure_done(&failure);
+}
+
+static void test_a_start_that_takes_over_names_what_is_wrong(void **state)
+{
+    (void)state;
+    Saga__V1__StartSagaRequest request = suspect_request("over", "wrong", "");
+    Google__Protobuf__Timestamp since = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    since.seconds = clock_wall_ms(&clock_system) / 1000 + 3600;
+    request.suspect_since = &since;
+    assert_start_refused(&request, "suspect_since");
+    since.seconds = -1;
+    assert_start_refused(&request, "suspect_since");
+    request.suspect = false;
+    since.seconds = 1000;
+    assert_start_refused(&request, "suspect_since");
+    request.suspect_since = NULL;
+    request.actor = rig_borrow("ada");
+    assert_start_refused(&request, "actor");
+    char actor[130];
+    memset(actor, 'a', sizeof actor);
+    actor[sizeof actor - 1] = '\0';
+    request.suspect = true;
+    request.actor = actor;
+    assert_start_refused(&request, "actor");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, check)
@@ -312,6 +419,9 @@ int main(void)
         TEST(test_u9_p4_after_a_long_outage_nothing_is_sent_blindly),
         TEST(test_p5_accept_and_continue_go_on_and_say_so),
         TEST(test_p8_what_kills_its_workers_parks_as_often_as_declared),
+        TEST(test_p4_what_somebody_else_may_have_run_is_settled_in_its_turn),
+        TEST(test_p5_what_took_over_and_turned_back_takes_all_of_it_back),
+        TEST(test_a_start_that_takes_over_names_what_is_wrong),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
 }

@@ -291,6 +291,29 @@ static void test_where_and_history_tell_what_the_probes_said(void **state)
     EXPECT(0, "PROBED via act, probe ask", "definition", "get", "waybill");
 }
 
+static void test_a_start_that_takes_over_waits_for_a_person_where_it_must(void **state)
+{
+    (void)state;
+    rig_define(&rig, "taken", NULL, "a: ONCE | none\nb: IDEMPOTENT | none");
+    EXPECT(0, "started: taken over-1", "start", "taken", "over-1", "--suspect-since", "2h");
+    EXPECT(2, "--suspect-since must be a time", "start", "taken", "over-2", "--suspect-since",
+           "soon");
+    rig_await_state(&rig, "taken", "over-1", "PARKED OUTCOME_UNKNOWN", SOON);
+    expect(0,
+           WORDS("MAY_HAVE_RUN: step \"a\" may have run before this saga took it over",
+                 "none of this saga's: it may have run before sagad took over, since ", "(2 h ago)",
+                 "suspect  may have run before sagad took over: b\n"),
+           WORDS("where", "over-1"));
+    expect(0, WORDS("SUSPECT", "each step may have run before by ada (unproven)"),
+           WORDS("history", "taken", "over-1"));
+    EXPECT(0, "resolved: taken over-1", "resolve", "over-1", "--step", "a", "--did-not-happen",
+           "--evidence", "it is not in the books");
+    EXPECT(0, "SUCCEEDED", "wait", "taken", "over-1", "--timeout", "10");
+    rig_assert_calls(&rig, "over-1", "a.1, b.1");
+    EXPECT(0, "started: taken over-3", "start", "taken", "over-3", "--suspect");
+    rig_await_state(&rig, "taken", "over-3", "PARKED OUTCOME_UNKNOWN", SOON);
+}
+
 static void test_suspend_and_resume_say_who_and_why(void **state)
 {
     (void)state;
@@ -499,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_p4_what_a_person_settles_with_evidence),
         cmocka_unit_test(test_q2_p6_an_end_by_hand_is_audited_and_final),
         cmocka_unit_test(test_where_and_history_tell_what_the_probes_said),
+        cmocka_unit_test(test_a_start_that_takes_over_waits_for_a_person_where_it_must),
         cmocka_unit_test(test_suspend_and_resume_say_who_and_why),
         cmocka_unit_test(test_the_guard_floor_comes_with_its_sql),
         cmocka_unit_test(test_where_tells_what_nobody_serves_and_when_it_is_tried_again),

@@ -285,6 +285,34 @@ static void test_an_unknown_outcome_says_what_its_class_and_its_times_mean(void 
     }
 }
 
+/* Those that wait for their turn are named; the one that it stands at is told in full. */
+static void test_what_may_have_run_before_is_named(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render("{\"namespace\":\"default\",\"definition\":\"d\",\"sagaId\":\"k\","
+           "\"state\":\"SAGA_STATE_PARKED\",\"phase\":\"SAGA_STATE_RUNNING\","
+           "\"steps\":[{\"name\":\"a\",\"state\":\"STEP_STATE_DONE\"},"
+           "{\"name\":\"b\",\"state\":\"STEP_STATE_UNKNOWN\",\"suspect\":true,\"unknown\":"
+           "{\"attempts\":1,\"leaseTime\":\"2026-03-02T14:05:11Z\"}},"
+           "{\"name\":\"c\",\"state\":\"STEP_STATE_PENDING\",\"suspect\":true,\"unknown\":{}},"
+           "{\"name\":\"e\",\"state\":\"STEP_STATE_PENDING\",\"suspect\":true,\"unknown\":{}}"
+           "]}",
+           false, NULL, &text);
+    static const char *const parts[] = {
+        "  unknown  the action of b may have taken effect\n"
+        "           attempt  none of this saga's: it may have run before sagad took over, since "
+        "2026-03-02 14:05:11 (3 min ago)\n",
+        "--step b --did-not-happen --evidence",
+        "  suspect  may have run before sagad took over: c, e\n",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (!strstr(buf_cstr(&text), parts[i]))
+            fail_msg("part %zu is not in:\n%s", i, buf_cstr(&text));
+    assert_null(strstr(buf_cstr(&text), "the action of c"));
+    buf_done(&text);
+}
+
 static void test_what_is_in_doubt_names_the_command_that_clears_it(void **state)
 {
     (void)state;
@@ -538,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_a_cancel_that_waits_for_the_pivot),
         cmocka_unit_test(test_an_unknown_outcome_tells_all_that_is_known_and_how_to_settle_it),
         cmocka_unit_test(test_an_unknown_outcome_says_what_its_class_and_its_times_mean),
+        cmocka_unit_test(test_what_may_have_run_before_is_named),
         cmocka_unit_test(test_what_is_in_doubt_names_the_command_that_clears_it),
         cmocka_unit_test(test_a_suspended_saga_says_why_and_how_it_goes_on),
         cmocka_unit_test(test_parked_groups_are_a_table_with_the_command_of_the_oldest),
