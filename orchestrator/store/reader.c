@@ -186,8 +186,13 @@ static int get_row(struct store_reader *reader, struct get *get, const struct uu
     if (reader_execute(reader, &result, err) != 0)
         return (int)err->code;
     if (PQntuples(result) == 0) {
+        const struct store_ref *ref = get->ref;
         char text[UUID_TEXT_SIZE];
         uuid_format(uid, text);
+        if (!ref->by_uid) /* of the same snapshot */
+            return err_reason(err, ERR_NOT_FOUND, "PURGED",
+                              "saga \"%s\" of %s/%s (%s) has ended and was purged", ref->saga_id,
+                              ref->namespace_, ref->definition, text);
         return err_set(err, ERR_NOT_FOUND, "no saga %s", text);
     }
     return decode_saga(result, 0, &get->saga.row, err);

@@ -207,6 +207,7 @@ struct store_kafka_key { /* a row of saga_key */
     enum saga_state final_state;
     bool has_row;                /* false: the saga was purged */
     int64_t remembered_until_ms; /* 0: for ever, or not purged yet */
+    char *archive;               /* the file that it was purged into; NULL: none */
 };
 enum { KAFKA_KEY_LETTERS_MAX = 20 };
 struct store_kafka_where {

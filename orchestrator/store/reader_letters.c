@@ -320,6 +320,7 @@ void store_kafka_where_done(struct store_kafka_where *where)
     for (size_t i = 0; i < where->key_count; i++) {
         mem_free(where->keys[i].namespace_);
         mem_free(where->keys[i].definition);
+        mem_free(where->keys[i].archive);
     }
     for (size_t i = 0; i < where->letter_count; i++)
         store_letter_done(&where->letters[i]);
@@ -355,6 +356,7 @@ static void take_key(struct columns *columns, struct store_kafka_key *key)
     key->final_state = columns_saga_state(columns);
     key->has_row = columns_bool(columns);
     key->remembered_until_ms = columns_time_ms(columns);
+    key->archive = columns_text(columns);
 }
 
 static int where_keys(struct store_reader *reader, struct where_call *call, struct err *err)

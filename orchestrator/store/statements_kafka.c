@@ -112,7 +112,7 @@ const struct stmt kafka_stmts[KAFKA_STMT_COUNT] = {
     [KAFKA_KEYS] = { "kafka_keys", 4, { OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT },
         "SELECT k.namespace, k.definition, k.saga_uid, k.run, k.final_state IS NOT NULL,"
         " coalesce(k.final_state, 'RUNNING'), EXISTS (SELECT FROM saga s WHERE s.shard = k.shard"
-        " AND s.saga_uid = k.saga_uid), k.remembered_until FROM (SELECT " U(1, shard) ", "
+        " AND s.saga_uid = k.saga_uid), k.remembered_until, k.archive FROM (SELECT " U(1, shard) ", "
         U(2, namespace) ", " U(3, definition) ") AS u JOIN saga_key k ON k.shard = u.shard"
         " AND k.namespace = u.namespace AND k.definition = u.definition AND k.saga_id = $4"
         " ORDER BY k.namespace, k.definition" },

@@ -118,6 +118,8 @@ static void test_r1_a_start_after_the_purge_gets_the_first_answer_and_starts_not
         rig_server_kill(&rig); /* and at a node that has never seen them */
         rig_server_start(&rig);
     }
+    sagactl_expect(&rig, 1, WORDS("saga \"back\" of default/late", "was purged [PURGED]"),
+                   WORDS("get", "late", "back"));
     assert_int_equal(rig_count(&rig, RIG_STORE, "SELECT count(*) FROM saga"), 0);
     assert_int_equal(rig_count(&rig, RIG_BANK, "SELECT count(*) FROM calls"), effects);
     /* In the archive there is one line of each, in the file that the key names. */
