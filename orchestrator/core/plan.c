@@ -341,7 +341,8 @@ bool plan_deadline_is_due(const struct saga *saga, int64_t now_ms)
     if (saga->at.state != SAGA_RUNNING || !saga->row.deadline_at_ms)
         return false;
     int64_t deadline = plan_deadline_ms(saga);
-    if (now_ms < deadline)
+    struct turn turn = plan_turns(saga);
+    if (now_ms < deadline || !plan_next(saga, &turn)) /* all is done but for a lease's end */
         return false;
     if (plan_pivot_is_under_way(saga))
         return !saga->overdue_seq;

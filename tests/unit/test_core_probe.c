@@ -8,15 +8,21 @@
 
 enum { SETTLE_MS = 5000 };
 
-/* Steps a and b; a is unguarded, of that class, with a probe of its action. */
-static struct operation_rule *open_probed(struct world *world, enum effect effect)
+/* Steps a, b, ..; a is unguarded, of that class, with a probe of its action. */
+static struct operation_rule *open_probed_steps(struct world *world, size_t steps,
+                                                enum effect effect)
 {
-    world_open(world, 2);
+    world_open(world, steps);
     struct step_rule *a = &world->definition->steps[0];
     a->guarded = false;
     a->settle_ms = SETTLE_MS;
     a->action.effect = effect;
     return world_add_probe(world, 0, OPERATION_ACTION);
+}
+
+static struct operation_rule *open_probed(struct world *world, enum effect effect)
+{
+    return open_probed_steps(world, 2, effect);
 }
 
 /* Until the next attempt may be granted. */
@@ -441,6 +447,28 @@ static void test_the_end_waits_for_a_live_probe(void **state)
     world_close(&world);
 }
 
+/* Nothing is left to turn back or to park: the saga ends with the probe's lease. */
+static void test_no_deadline_once_all_is_done_but_a_live_probe(void **state)
+{
+    (void)state;
+    for (int on_deadline = 0; on_deadline < ON_DEADLINE_COUNT; on_deadline++) {
+        struct world world;
+        (void)open_probed_steps(&world, 1, EFFECT_PROBED);
+        world.definition->deadline_ms = 10 * 1000;
+        world.definition->on_deadline = (enum on_deadline)on_deadline;
+        world_start(&world);
+        (void)world_run(&world, OUTCOME_UNKNOWN);
+        int64_t seq = probe(&world);
+        assert_int_equal(world_resolve(&world, "a", OPERATION_ACTION, true, NULL), 0);
+        world.now_ms = saga_row(world.saga)->deadline_at_ms + 1;
+        assert_int_equal(world_time(&world), VERDICT_NOTHING);
+        assert_int_equal(saga_due_at(world.saga), saga_entry(world.saga, seq)->lease_until_ms + 1);
+        world_expire(&world, seq);
+        world_assert_state(&world, "SUCCEEDED");
+        world_close(&world);
+    }
+}
+
 static void test_a_person_resolves_beside_a_live_probe(void **state)
 {
     (void)state;
@@ -672,6 +700,7 @@ int main(void)
         cmocka_unit_test(test_a_late_report_of_the_action_beside_a_live_probe),
         cmocka_unit_test(test_the_end_waits_for_a_live_probe),
         cmocka_unit_test(test_a_person_resolves_beside_a_live_probe),
+        cmocka_unit_test(test_no_deadline_once_all_is_done_but_a_live_probe),
         cmocka_unit_test(test_a_late_answer_of_a_probe_counts_while_nobody_asks_anew),
         cmocka_unit_test(test_a_late_answer_of_a_probe_takes_a_parked_saga_on),
         cmocka_unit_test(test_retry_of_a_parked_unknown_asks_the_probe_again),
