@@ -120,6 +120,19 @@ void operator_list_parked(struct call *call);
 void operator_get_guard_floor(struct call *call);
 void operator_get_retention(struct call *call);
 void operator_get_status(struct call *call);
+void kafka_list_rules(struct call *call);
+void kafka_stop_rule(struct call *call);
+void kafka_start_rule(struct call *call);
+void kafka_resume_partition(struct call *call);
+void kafka_check(struct call *call);
+void kafka_take_over(struct call *call);
+void kafka_get_request(struct call *call);
+void kafka_list_requests(struct call *call);
+void kafka_list_letters(struct call *call);
+void kafka_get_letter(struct call *call);
+void kafka_replay_letters(struct call *call);
+void kafka_discard_letters(struct call *call);
+void kafka_look_up_key(struct call *call);
 void health_check(struct call *call);
 
 /* --- streams: take over the call's reference */

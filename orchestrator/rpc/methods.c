@@ -2,6 +2,7 @@
 
 #include <grpc/health/v1/health.pb-c.h>
 #include <saga/v1/definition.pb-c.h>
+#include <saga/v1/kafka.pb-c.h>
 #include <saga/v1/operator.pb-c.h>
 #include <saga/v1/saga.pb-c.h>
 
@@ -59,6 +60,32 @@ static const struct method methods[] = {
       &saga__v1__get_retention_request__descriptor, operator_get_retention, false },
     { "/saga.v1.OperatorService/GetStatus", METHOD_UNARY,
       &saga__v1__get_status_request__descriptor, operator_get_status, false },
+    { "/saga.v1.KafkaService/ListRules", METHOD_UNARY,
+      &saga__v1__list_rules_request__descriptor, kafka_list_rules, false },
+    { "/saga.v1.KafkaService/StopRule", METHOD_UNARY,
+      &saga__v1__stop_rule_request__descriptor, kafka_stop_rule, false },
+    { "/saga.v1.KafkaService/StartRule", METHOD_UNARY,
+      &saga__v1__start_rule_request__descriptor, kafka_start_rule, false },
+    { "/saga.v1.KafkaService/ResumePartition", METHOD_UNARY,
+      &saga__v1__resume_partition_request__descriptor, kafka_resume_partition, false },
+    { "/saga.v1.KafkaService/CheckRule", METHOD_UNARY,
+      &saga__v1__check_rule_request__descriptor, kafka_check, false },
+    { "/saga.v1.KafkaService/TakeOver", METHOD_UNARY,
+      &saga__v1__take_over_request__descriptor, kafka_take_over, false },
+    { "/saga.v1.KafkaService/GetKafkaRequest", METHOD_UNARY,
+      &saga__v1__get_kafka_request_request__descriptor, kafka_get_request, false },
+    { "/saga.v1.KafkaService/ListKafkaRequests", METHOD_UNARY,
+      &saga__v1__list_kafka_requests_request__descriptor, kafka_list_requests, false },
+    { "/saga.v1.KafkaService/ListDeadLetters", METHOD_UNARY,
+      &saga__v1__list_dead_letters_request__descriptor, kafka_list_letters, false },
+    { "/saga.v1.KafkaService/GetDeadLetter", METHOD_UNARY,
+      &saga__v1__get_dead_letter_request__descriptor, kafka_get_letter, false },
+    { "/saga.v1.KafkaService/ReplayDeadLetters", METHOD_UNARY,
+      &saga__v1__replay_dead_letters_request__descriptor, kafka_replay_letters, false },
+    { "/saga.v1.KafkaService/DiscardDeadLetters", METHOD_UNARY,
+      &saga__v1__discard_dead_letters_request__descriptor, kafka_discard_letters, false },
+    { "/saga.v1.KafkaService/LookUpKey", METHOD_UNARY,
+      &saga__v1__look_up_key_request__descriptor, kafka_look_up_key, false },
     { "/saga.v1.WorkerService/Work", METHOD_WORK, NULL, NULL, false },
     { "/grpc.health.v1.Health/Check", METHOD_UNARY,
       &grpc__health__v1__health_check_request__descriptor, health_check, true },

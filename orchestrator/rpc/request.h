@@ -33,7 +33,14 @@ MUST_USE int read_page_size(int32_t asked, size_t *ret, struct err *err);
 
 /* Page tokens: opaque base64url of version, kind, a digest of what was asked, and where to go on.
  * Another filter, or garbage, is ERR_INVALID naming page_token. */
-enum page_kind { PAGE_SAGAS = 1, PAGE_JOURNAL, PAGE_DEFINITIONS, PAGE_REVISIONS };
+enum page_kind {
+    PAGE_SAGAS = 1,
+    PAGE_JOURNAL,
+    PAGE_DEFINITIONS,
+    PAGE_REVISIONS,
+    PAGE_KAFKA_REQUESTS,
+    PAGE_DEAD_LETTERS
+};
 enum { PAGE_PLACE_MAX = 256, PAGE_DIGEST_BYTES = 8 };
 struct page_filter {
     uint8_t digest[PAGE_DIGEST_BYTES];

@@ -18,6 +18,7 @@ static const char *const services[] = {
     "saga.v1.SagaService",
     "saga.v1.DefinitionService",
     "saga.v1.OperatorService",
+    "saga.v1.KafkaService",
     "saga.v1.WorkerService",
 };
 
