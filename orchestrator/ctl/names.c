@@ -51,20 +51,48 @@ const char *name_entry_kind(Saga__V1__JournalEntry__Kind kind)
     return name_of(&saga__v1__journal_entry__kind__descriptor, (int)kind, "KIND_");
 }
 
-bool name_saga_state_read(const char *text, Saga__V1__SagaState *ret)
+const char *name_kafka_kind(Saga__V1__KafkaRequest__Kind kind)
 {
-    static const char prefix[] = "SAGA_STATE_";
-    const ProtobufCEnumDescriptor *type = &saga__v1__saga_state__descriptor;
-    if (strncasecmp(text, prefix, sizeof prefix - 1) == 0)
-        text += sizeof prefix - 1;
+    return name_of(&saga__v1__kafka_request__kind__descriptor, (int)kind, "KIND_");
+}
+
+const char *name_kafka_request_state(Saga__V1__KafkaRequest__State state)
+{
+    return name_of(&saga__v1__kafka_request__state__descriptor, (int)state, "STATE_");
+}
+
+const char *name_letter_state(Saga__V1__DeadLetter__State state)
+{
+    return name_of(&saga__v1__dead_letter__state__descriptor, (int)state, "STATE_");
+}
+
+/* -1: no value but 0 has that name, with the prefix or without. */
+static int value_of(const ProtobufCEnumDescriptor *type, const char *text, const char *prefix)
+{
+    if (strncasecmp(text, prefix, strlen(prefix)) == 0)
+        text += strlen(prefix);
     for (unsigned i = 0; i < type->n_values; i++) {
         int value = type->values[i].value;
-        if (value != 0 && strcasecmp(text, name_saga_state((Saga__V1__SagaState)value)) == 0) {
-            *ret = (Saga__V1__SagaState)value;
-            return true;
-        }
+        if (value != 0 && strcasecmp(text, name_of(type, value, prefix)) == 0)
+            return value;
     }
-    return false;
+    return -1;
+}
+
+bool name_saga_state_read(const char *text, Saga__V1__SagaState *ret)
+{
+    int value = value_of(&saga__v1__saga_state__descriptor, text, "SAGA_STATE_");
+    if (value >= 0)
+        *ret = (Saga__V1__SagaState)value;
+    return value >= 0;
+}
+
+bool name_letter_state_read(const char *text, Saga__V1__DeadLetter__State *ret)
+{
+    int value = value_of(&saga__v1__dead_letter__state__descriptor, text, "STATE_");
+    if (value >= 0)
+        *ret = (Saga__V1__DeadLetter__State)value;
+    return value >= 0;
 }
 
 bool saga_state_is_end(Saga__V1__SagaState state)

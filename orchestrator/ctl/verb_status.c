@@ -1,7 +1,9 @@
-/* sagactl status: the server's counters and who serves what. */
-#include "ctl/ctl.h"
+/* sagactl status: the server's counters, who serves what, and the rules of Kafka in short. */
+#include "ctl/kafka_server.h"
+#include "ctl/kafka_text.h"
 #include "ctl/screen.h"
 #include "ctl/verbs.h"
+#include "wire/json.h"
 
 #include <inttypes.h>
 #include <saga/v1/operator.pb-c.h>
@@ -36,6 +38,25 @@ static void write_handlers(const Saga__V1__GetStatusResponse *status, bool color
     table_done(&table);
 }
 
+/* The status, with the rules as "kafkaRules". */
+static int print_json(const Saga__V1__GetStatusResponse *status,
+                      const Saga__V1__ListRulesResponse *rules)
+{
+    json_t *value;
+    struct err err;
+    if (wire_json_from_message(&status->base, &value, &err) != 0)
+        return ctl_print_error(&err);
+    json_t *list = json_array();
+    int rc = ctl_add_page(list, &rules->base, "rules", &err);
+    if (rc == 0 && json_object_set(value, "kafkaRules", list) != 0)
+        rc = err_set(&err, ERR_NOMEM, "out of memory");
+    json_decref(list);
+    if (rc == 0)
+        return ctl_print_json(value);
+    json_decref(value);
+    return ctl_print_error(&err);
+}
+
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
     (void)arguments;
@@ -45,8 +66,13 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
                       &saga__v1__get_status_response__descriptor, &status);
     if (rc != 0)
         return rc;
+    CLEANUP(ctl_message_free_p) Saga__V1__ListRulesResponse *rules = NULL;
+    struct where_view view;
+    rc = kafka_rules(ctl, "", true, &rules, &view);
+    if (rc != 0)
+        return rc;
     if (ctl->json)
-        return ctl_print_message(&status->base);
+        return print_json(status, rules);
     CLEANUP(buf_done) struct buf text = { 0 };
     buf_text(&text, "node ");
     screen_text(&text, status->node);
@@ -57,6 +83,10 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     if (status->n_handlers) {
         buf_text(&text, "\n");
         write_handlers(status, ctl->color, &text);
+    }
+    if (rules->n_rules) {
+        buf_text(&text, "\n");
+        kafka_write_rules(rules->rules, rules->n_rules, &view, &text);
     }
     return ctl_print_text(&text);
 }

@@ -1,9 +1,12 @@
-/* sagactl where: every saga of a key, and what each one waits for. */
+/* sagactl where: every saga of a key, and what each one waits for; and what else is known of it. */
 #include "base/mem.h"
 #include "base/uuid.h"
 #include "ctl/ctl.h"
 #include "ctl/ctl_payload.h"
+#include "ctl/kafka_server.h"
 #include "ctl/verbs.h"
+#include "ctl/where_known.h"
+#include "wire/json.h"
 
 #include <stdio.h>
 
@@ -33,8 +36,20 @@ static int show_one(struct ctl *ctl, const Saga__V1__Saga *saga, struct where_vi
     return ctl_print_error(&err);
 }
 
+/* With -o json: {"sagas": .., "known": ..}; the list is consumed. */
+static int print_json(json_t *sagas, const Saga__V1__LookUpKeyResponse *known)
+{
+    json_t *value;
+    struct err err;
+    if (wire_json_from_message(&known->base, &value, &err) == 0)
+        return ctl_print_json(json_pack("{s:o, s:o}", "sagas", sagas, "known", value));
+    json_decref(sagas);
+    return ctl_print_error(&err);
+}
+
 /* All of them, in the order of `uids`. */
-static int show(struct ctl *ctl, const char *const *uids, size_t count)
+static int show(struct ctl *ctl, const char *const *uids, size_t count,
+                const Saga__V1__LookUpKeyResponse *known)
 {
     struct where_view view = ctl_where_view(ctl);
     CLEANUP(buf_done) struct buf text = { 0 };
@@ -49,25 +64,64 @@ static int show(struct ctl *ctl, const char *const *uids, size_t count)
         if (rc == 0)
             rc = show_one(ctl, saga, &view, sagas, &text);
     }
-    if (rc != 0 || !ctl->json) {
-        json_decref(sagas);
-        return rc != 0 ? rc : ctl_print_text(&text);
-    }
-    return ctl_print_json(json_pack("{s:o}", "sagas", sagas));
+    if (rc == 0 && ctl->json)
+        return print_json(sagas, known);
+    json_decref(sagas);
+    buf_text(&text, known->n_dead_letters ? "\n" : "");
+    where_write_letters(known, &view, &text);
+    return rc != 0 ? rc : ctl_print_text(&text);
 }
 
-static int nothing_found(const struct ctl *ctl, const char *key)
+/* What is known of the key instead goes to stdout. */
+static int nothing_found(const struct ctl *ctl, const char *key,
+                         const Saga__V1__LookUpKeyResponse *known)
 {
     CLEANUP(buf_done) struct buf text = { 0 };
+    CLEANUP(buf_done) struct buf instead = { 0 };
+    struct where_view view = ctl_where_view(ctl);
+    if (known->now)
+        view.now_ms = screen_time_ms(known->now);
     buf_text(&text, "sagactl: no saga has the key ");
     screen_text(&text, key);
     if (ctl->namespace_)
         buf_printf(&text, " in namespace %s", ctl->namespace_);
-    buf_text(&text, "\n  sagactl list --prefix ");
-    screen_shell_word(&text, key);
-    buf_text(&text, " shows keys that begin like it; keys are compared to the letter\n");
+    buf_text(&text, where_has_known(known) ? " now\n" : "\n");
+    if (!where_has_known(known)) {
+        buf_text(&text, "  sagactl list --prefix ");
+        screen_shell_word(&text, key);
+        buf_text(&text, " shows keys that begin like it; keys are compared to the letter\n");
+    }
     (void)fputs(buf_cstr(&text), stderr);
-    return CTL_EXIT_FAILED;
+    where_write_known(known, &view, &instead);
+    int rc = ctl->json ? print_json(json_array(), known) : ctl_print_text(&instead);
+    return rc != 0 ? rc : where_has_known(known) ? 0 : CTL_EXIT_FAILED;
+}
+
+static int look_up(struct ctl *ctl, const char *definition, const char *key,
+                   Saga__V1__LookUpKeyResponse **ret)
+{
+    Saga__V1__LookUpKeyRequest request = SAGA__V1__LOOK_UP_KEY_REQUEST__INIT;
+    request.namespace_ = (char *)(ctl->namespace_ ? ctl->namespace_ : "-");
+    if (definition)
+        request.definition = (char *)definition;
+    request.key = (char *)key;
+    return kafka_call(ctl, KAFKA_SERVICE "LookUpKey", &request.base,
+                      &saga__v1__look_up_key_response__descriptor, "", ret);
+}
+
+static int show_found(struct ctl *ctl, const Saga__V1__ListSagasResponse *found,
+                      const Saga__V1__LookUpKeyResponse *known)
+{
+    const char **uids = mem_calloc(found->n_sagas, sizeof *uids);
+    if (!uids) {
+        (void)fputs("sagactl: out of memory\n", stderr);
+        return CTL_EXIT_FAILED;
+    }
+    for (size_t i = 0; i < found->n_sagas; i++)
+        uids[i] = found->sagas[i]->uid;
+    int rc = show(ctl, uids, found->n_sagas, known);
+    mem_free(uids);
+    return rc;
 }
 
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
@@ -76,22 +130,18 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     const char *definition = ctl_option(arguments, "definition");
     struct uuid uid;
     CLEANUP(ctl_message_free_p) Saga__V1__ListSagasResponse *found = NULL;
+    CLEANUP(ctl_message_free_p) Saga__V1__LookUpKeyResponse *known = NULL;
     int rc = ctl_sagas_of_key(ctl, ctl->namespace_ ? ctl->namespace_ : "-",
                               definition ? definition : "", key, &found);
+    if (rc == 0)
+        rc = look_up(ctl, definition, key, &known);
     if (rc != 0)
         return rc;
-    if (found->n_sagas == 0)
-        return uuid_parse(key, &uid) ? show(ctl, &key, 1) : nothing_found(ctl, key);
-    const char **uids = mem_calloc(found->n_sagas, sizeof *uids);
-    if (!uids) {
-        (void)fputs("sagactl: out of memory\n", stderr);
-        return CTL_EXIT_FAILED;
-    }
-    for (size_t i = 0; i < found->n_sagas; i++)
-        uids[i] = found->sagas[i]->uid;
-    rc = show(ctl, uids, found->n_sagas);
-    mem_free(uids);
-    return rc;
+    if (found->n_sagas)
+        return show_found(ctl, found, known);
+    if (uuid_parse(key, &uid) && !where_has_known(known))
+        return show(ctl, &key, 1, known);
+    return nothing_found(ctl, key, known);
 }
 
 const struct ctl_verb verb_where = {
@@ -102,7 +152,11 @@ const struct ctl_verb verb_where = {
     options,
     "where an operation stands: every saga of a key, its steps, what it waits for\n"
     "\n"
-    "Looks in every definition, every run and, without --namespace, in every namespace. Says what\n"
+    "Looks in every definition, every run and, without --namespace, in every namespace; and, "
+    "where\n"
+    "no saga is there (any more), into what is remembered of the key, into dead letters, and "
+    "which\n"
+    "rules of Kafka are behind or stopped. Says what\n"
     "each step did, what the saga waits for now and until when, and the command to try next. Long\n"
     "payloads are cut: sagactl get --full.",
     run,

@@ -111,6 +111,7 @@ static void add_counters(Saga__V1__KafkaCounters *sum, const struct store_kafka_
 static int fill_partitions(struct arena *arena, const struct store_kafka_cursor *cursors,
                            size_t count, bool with_partitions, Saga__V1__KafkaRule *rule)
 {
+    double rate_per_s = 0;
     if (with_partitions)
         rule->partitions = arena_array(arena, count + 1, sizeof(ProtobufCMessage *));
     if (with_partitions && !rule->partitions)
@@ -119,6 +120,7 @@ static int fill_partitions(struct arena *arena, const struct store_kafka_cursor 
         const struct store_kafka_cursor *cursor = &cursors[i];
         add_counters(rule->counters, cursor);
         rule->stopped_partitions += cursor->stopped;
+        rate_per_s += cursor->rate_per_s;
         if (cursor->end_offset > cursor->next_offset)
             rule->lag += cursor->end_offset - cursor->next_offset;
         if (!with_partitions)
@@ -128,6 +130,7 @@ static int fill_partitions(struct arena *arena, const struct store_kafka_cursor 
             return -1;
         rule->n_partitions++;
     }
+    rule->rate_per_s = (int64_t)(rate_per_s + 0.5);
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "core/limits.h"
 #include "wire/validate.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
