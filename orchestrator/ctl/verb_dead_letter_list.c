@@ -97,7 +97,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     Saga__V1__DeadLetterFilter filter = SAGA__V1__DEAD_LETTER_FILTER__INIT;
     struct listing listing = { .ctl = ctl, .now_ms = ctl_now_ms() };
     struct err err;
-    int64_t limit;
+    int64_t limit = DEFAULT_LIMIT;
     bool more = false;
     listing.table = (struct table){ .headers = letter_headers, .columns = LETTER_COLUMNS };
     if (read_options(arguments, &listing, &filter, &limit, &err) != 0)

@@ -6,6 +6,7 @@
 #include "core/limits.h"
 #include "wire/json.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define CHECK_RECORDS_MAX INT64_C(10000000)
@@ -24,6 +25,7 @@ static Saga__V1__KafkaRequest__Kind kind_to_message(enum store_kafka_kind kind)
         [KAFKA_KIND_REPLAY] = SAGA__V1__KAFKA_REQUEST__KIND__KIND_REPLAY,
     };
     static_assert(ARRAY_LEN(kinds) == KAFKA_KIND_COUNT, "one for each kind");
+    assert(kind < KAFKA_KIND_COUNT);
     return kinds[kind];
 }
 
@@ -36,6 +38,7 @@ static Saga__V1__KafkaRequest__State state_to_message(enum store_kafka_request_s
         [KAFKA_REQUEST_FAILED] = SAGA__V1__KAFKA_REQUEST__STATE__STATE_FAILED,
     };
     static_assert(ARRAY_LEN(states) == KAFKA_REQUEST_STATE_COUNT, "one for each state");
+    assert(state < KAFKA_REQUEST_STATE_COUNT);
     return states[state];
 }
 
