@@ -17,6 +17,10 @@ orchestrator/wire/json_scalars.c
 orchestrator/rpc/request.c
 orchestrator/rpc/service_start.c
 orchestrator/rpc/service_operator.c
+orchestrator/rpc/service_kafka.c
+orchestrator/rpc/service_kafka_key.c
+orchestrator/rpc/service_kafka_letter.c
+orchestrator/rpc/service_kafka_request.c
 orchestrator/rpc/worker_decode.c
 orchestrator/core/definition.c
 orchestrator/core/apply.c

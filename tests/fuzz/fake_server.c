@@ -1,6 +1,7 @@
 #include "fake_server.h"
 
 #include "base/utf8.h"
+#include "fake_checks.h"
 #include "fuzz.h"
 #include "rpc/queries.h"
 #include "rpc/request.h"
@@ -18,20 +19,20 @@ static unsigned mood, answers, holds;
 
 /* --- what may come through -------------------------------------------------------------------- */
 
-static void check_name(const char *text, size_t least, size_t most)
+void check_name(const char *text, size_t least, size_t most)
 {
     FUZZ_CHECK(text);
     size_t size = strlen(text);
     FUZZ_CHECK(size >= least && size <= most && utf8_is_text(text, size));
 }
 
-static void check_name_or_null(const char *text, size_t most)
+void check_name_or_null(const char *text, size_t most)
 {
     if (text)
         check_name(text, 1, most);
 }
 
-static void check_prose_or_null(const char *text)
+void check_prose_or_null(const char *text)
 {
     FUZZ_CHECK(!text || (strlen(text) <= LIMIT_REASON_BYTES && utf8_is_valid(text, strlen(text))));
 }
@@ -51,9 +52,14 @@ static void check_ref(const struct store_ref *ref)
     FUZZ_CHECK(ref->run >= 0);
 }
 
-static int refuse(struct err *err)
+int refuse(struct err *err)
 {
     return err_reason(err, ERR_NOT_FOUND, "NOT_FOUND", "nothing is there");
+}
+
+bool fake_reader_refuses(void)
+{
+    return mood & FAKE_ANSWERS_ERRORS;
 }
 
 /* --- the call --------------------------------------------------------------------------------- */

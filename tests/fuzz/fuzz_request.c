@@ -1,7 +1,7 @@
 /* Goal: no request of a peer breaks the server, and whatever a service lets through to the engine
- * or the reader is within the limits. Method: the first byte chooses the request's type and the
- * mood of what stands behind the service; the rest is scanned, unpacked, validated and handled as
- * on the server. Mutations know the type. */
+ * or the reader is within the limits. Method: the head chooses the request's type and the mood of
+ * what stands behind the service; the rest is scanned, unpacked, validated and handled as on the
+ * server. Mutations know the type. */
 #include "fake_server.h"
 #include "fuzz.h"
 #include "mutate_message.h"
@@ -17,7 +17,7 @@
 /* The table itself, so that a new row cannot be forgotten here. */
 #include "rpc/methods.c" /* NOLINT(bugprone-suspicious-include) */
 
-/* Append only: the first byte of the kept inputs counts in it. */
+/* Append only: the head of the kept inputs counts in it. */
 static const char *const paths[] = {
     "/saga.v1.SagaService/StartSaga",
     "/saga.v1.SagaService/BatchStartSagas",
@@ -50,12 +50,26 @@ static const char *const paths[] = {
     "/saga.v1.DefinitionService/ResumeDefinition",
     "/saga.v1.DefinitionService/DeleteRevision",
     "/saga.v1.SagaService/SignalSaga",
+    "/saga.v1.KafkaService/ListRules",
+    "/saga.v1.KafkaService/StopRule",
+    "/saga.v1.KafkaService/StartRule",
+    "/saga.v1.KafkaService/ResumePartition",
+    "/saga.v1.KafkaService/CheckRule",
+    "/saga.v1.KafkaService/TakeOver",
+    "/saga.v1.KafkaService/GetKafkaRequest",
+    "/saga.v1.KafkaService/ListKafkaRequests",
+    "/saga.v1.KafkaService/ListDeadLetters",
+    "/saga.v1.KafkaService/GetDeadLetter",
+    "/saga.v1.KafkaService/ReplayDeadLetters",
+    "/saga.v1.KafkaService/DiscardDeadLetters",
+    "/saga.v1.KafkaService/LookUpKey",
 };
 static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
 static const struct method stored = { "stored definition", METHOD_WORK,
                                       &saga__v1__saga_definition__descriptor, NULL, false };
-enum { MOODS = 8, PATHS_MAX = 256 / MOODS, HEAD_BYTES = 2 };
-_Static_assert(ARRAY_LEN(paths) <= PATHS_MAX, "a byte tells path and mood");
+/* The first byte tells path and mood; those from LATE_PATHS on stand in a third byte. */
+enum { MOODS = 8, LATE_PATHS = 256 / MOODS - 1, HEAD_BYTES_MAX = 3 };
+_Static_assert(ARRAY_LEN(paths) <= LATE_PATHS + 256, "a byte tells each late one");
 
 static const struct method *rows[ARRAY_LEN(paths)];
 
@@ -143,20 +157,32 @@ static void read_stored(const uint8_t *data, size_t size)
     free(copy);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* Bytes of the head; 0: there is none. */
+static size_t read_head(const uint8_t *data, size_t size, const struct method **ret)
 {
     if (!rows[0])
         find_rows();
-    if (size < HEAD_BYTES)
+    bool is_late = size && data[0] / MOODS == LATE_PATHS;
+    size_t bytes = is_late ? HEAD_BYTES_MAX : HEAD_BYTES_MAX - 1;
+    if (size < bytes)
         return 0;
-    const struct method *row = rows[data[0] / MOODS % ARRAY_LEN(rows)];
+    *ret = rows[is_late ? LATE_PATHS + data[2] % (ARRAY_LEN(rows) - LATE_PATHS) : data[0] / MOODS];
+    return bytes;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct method *row;
+    size_t head = read_head(data, size, &row);
+    if (!head)
+        return 0;
     fail_memory(data[1]);
     if (row == &stored)
-        read_stored(data + HEAD_BYTES, size - HEAD_BYTES);
+        read_stored(data + head, size - head);
     else if (row->kind == METHOD_UNARY)
-        fake_server_call(row, data + HEAD_BYTES, size - HEAD_BYTES, data[0] % MOODS);
+        fake_server_call(row, data + head, size - head, data[0] % MOODS);
     else
-        read_message(row, data + HEAD_BYTES, size - HEAD_BYTES);
+        read_message(row, data + head, size - head);
     fail_memory(0);
     return 0;
 }
@@ -165,15 +191,15 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max, unsi
 {
     struct rng rng;
     rng_seed(&rng, seed);
-    if (!rows[0])
-        find_rows();
-    if (size < HEAD_BYTES || size_max < HEAD_BYTES)
+    if (size < HEAD_BYTES_MAX || size_max < HEAD_BYTES_MAX)
         return LLVMFuzzerMutate(data, size, size_max);
     if (!rng_below(&rng, 20))
         data[0] = (uint8_t)rng_next(&rng);
     if (!rng_below(&rng, 10))
         data[1] = (uint8_t)(rng_below(&rng, 4) ? 0 : rng_next(&rng));
-    const ProtobufCMessageDescriptor *type = type_of(rows[data[0] / MOODS % ARRAY_LEN(rows)]);
-    return HEAD_BYTES +
-           mutate_message(type, data + HEAD_BYTES, size - HEAD_BYTES, size_max - HEAD_BYTES, &rng);
+    if (data[0] / MOODS == LATE_PATHS && !rng_below(&rng, 20))
+        data[2] = (uint8_t)rng_next(&rng);
+    const struct method *row;
+    size_t head = read_head(data, size, &row);
+    return head + mutate_message(type_of(row), data + head, size - head, size_max - head, &rng);
 }

@@ -87,7 +87,7 @@ static void *ask(const struct method *method, const char *json)
 
 static void tell(const struct method *method, const char *json)
 {
-    CLEANUP(free_message_p) void *reply = ask(method, json);
+    protobuf_c_message_free_unpacked(ask(method, json), NULL);
 }
 
 /* `what`: the stable reason, or the field that is wrong. */
