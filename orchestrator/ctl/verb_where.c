@@ -91,7 +91,8 @@ static int nothing_found(const struct ctl *ctl, const char *key,
         screen_shell_word(&text, key);
         buf_text(&text, " shows keys that begin like it; keys are compared to the letter\n");
     }
-    (void)fputs(buf_cstr(&text), stderr);
+    if (!ctl->json || !where_has_known(known))
+        (void)fputs(buf_cstr(&text), stderr);
     where_write_known(known, &view, &instead);
     int rc = ctl->json ? print_json(json_array(), known) : ctl_print_text(&instead);
     return rc != 0 ? rc : where_has_known(known) ? 0 : CTL_EXIT_FAILED;

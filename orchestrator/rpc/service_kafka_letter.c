@@ -222,10 +222,11 @@ static int fill_letter(struct arena *arena, const struct store_letter *from,
     set_bytes(from, to);
     int rc = wire_unpack(&saga__v1__kafka_headers__descriptor, from->headers.data,
                          from->headers.size, arena, &headers, err);
-    if (rc && !arena->oom)
-        rc = (int)(err->code = ERR_INTERNAL); /* these bytes are ours */
-    if (rc)
+    if (rc) {
+        err->code = arena->oom ? err->code : ERR_INTERNAL; /* these bytes are ours */
+        err->field[0] = '\0';
         return err_wrap(err, "headers of dead letter %s", to->dead_letter_id);
+    }
     to->headers = (void *)headers;
     *ret = to;
     return 0;

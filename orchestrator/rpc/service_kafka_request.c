@@ -111,7 +111,8 @@ static int make_request(struct arena *arena, const struct store_kafka_request *f
     if (!from->result || !type || from->state != KAFKA_REQUEST_DONE)
         return 0;
     if (wire_json_decode(from->result, strlen(from->result), type, ret_result, err)) {
-        err->code = err->code == ERR_NOMEM ? ERR_NOMEM : ERR_INTERNAL; /* the text is ours */
+        err->code = err->code == ERR_NOMEM ? ERR_NOMEM : ERR_INTERNAL;
+        err->field[0] = '\0'; /* of our own text, not of the request */
         return err_wrap(err, "result of request %s", id);
     }
     set_result(from->kind, *ret_result, to);

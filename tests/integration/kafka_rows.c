@@ -4,8 +4,10 @@
 
 void kafka_rows_clear(struct rig *rig)
 {
-    rig_exec(rig, RIG_STORE, "TRUNCATE kafka_rule, kafka_cursor, dead_letter, kafka_request");
-    rig_exec(rig, RIG_STORE, "DROP TRIGGER IF EXISTS node ON kafka_request");
+    rig_exec(rig, RIG_STORE,
+             "SET client_min_messages = warning;"
+             " TRUNCATE kafka_rule, kafka_cursor, dead_letter, kafka_request;"
+             " DROP TRIGGER IF EXISTS node ON kafka_request");
 }
 
 void kafka_rows_rule(struct rig *rig, const char *rule, const char *wanted)

@@ -361,6 +361,8 @@ static void test_letters_are_listed_by_filter_in_pages_and_shown_with_their_byte
 {
     (void)state;
     char id[LETTER_ID_SIZE], json[512];
+    kafka_rows_rule(&rig, "r1", "RUN");
+    kafka_rows_rule(&rig, "r2", "RUN");
     for (int i = 1; i <= 5; i++)
         kafka_rows_letter(&rig, i <= 3 ? "r1" : "r2", i, i == 2 ? "TEMPLATE" : "KEY_MISSING",
                           "'\\x00ff'");
@@ -429,6 +431,8 @@ static void test_letters_are_decided_on_once_by_filter_or_by_id(void **state)
 {
     (void)state;
     char id[LETTER_ID_SIZE], other[LETTER_ID_SIZE], json[512];
+    kafka_rows_rule(&rig, "r1", "RUN");
+    kafka_rows_rule(&rig, "r2", "RUN");
     for (int i = 1; i <= 6; i++)
         kafka_rows_letter(&rig, i <= 4 ? "r1" : "r2", i, "KEY_MISSING", "'x'");
     CLEANUP(free_message_p)

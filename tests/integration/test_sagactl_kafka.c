@@ -178,6 +178,7 @@ static void test_letters_are_listed_shown_and_decided_on(void **state)
 {
     (void)state;
     char id[LETTER_ID_SIZE];
+    kafka_rows_rule(&rig, "settlements", "RUN");
     SAGACTL(0, WORDS("no dead letter matches"), "dead-letter", "list");
     for (int i = 1; i <= 3; i++)
         kafka_rows_letter(&rig, "settlements", i, i == 3 ? "TEMPLATE" : "KEY_MISSING",
@@ -227,6 +228,7 @@ static void test_letters_are_listed_shown_and_decided_on(void **state)
 static void test_many_letters_are_decided_on_each_once(void **state)
 {
     (void)state;
+    kafka_rows_rule(&rig, "settlements", "RUN");
     rig_exec(&rig, RIG_STORE,
              "INSERT INTO dead_letter (dead_letter_id, rule, topic, partition, record_offset,"
              " record_time_ms, record_crc, key, value, headers, reason, message, received_at)"
@@ -247,6 +249,7 @@ static void test_many_letters_are_decided_on_each_once(void **state)
 static void test_r1_where_tells_what_is_known_of_a_key_that_no_saga_has(void **state)
 {
     (void)state;
+    kafka_rows_rule(&rig, "settlements", "RUN");
     rig_define(&rig, "settlement", NULL, "a: IDEMPOTENT handler=act | none");
     rig_worker(&rig, "w", "act:4");
     rig_start(&rig, "settlement", "S-1", "");
@@ -269,7 +272,6 @@ static void test_r1_where_tells_what_is_known_of_a_key_that_no_saga_has(void **s
     assert_int_equal(json_array_size(json_object_get(json_object_get(where, "known"), "known")), 1);
     json_decref(where);
     SAGACTL(1, WORDS("no saga has the key S-2\n", "sagactl list --prefix S-2"), "where", "S-2");
-    kafka_rows_rule(&rig, "settlements", "RUN");
     kafka_rows_partition(&rig, "settlements", 3);
     kafka_rows_gap(&rig, "settlements", 3);
     SAGACTL(1,
