@@ -5,7 +5,7 @@
  * a trigger that sleeps when they are carried out. */
 #include "store_fixture.h"
 
-#include "support/kafka.h"
+#include "support/outbox_check.h"
 #include "support/proof.h"
 #include "support/wait.h"
 
@@ -33,7 +33,6 @@ static int group_setup(void **state)
     fixture_database(postgres, "relay", conninfo);
     store = fixture_store(conninfo);
     watch = fixture_connect(conninfo);
-    fixture_exec(watch, "SET client_min_messages = warning");
     fixture_publish(PUBLISH_TRANSITIONS);
     rng_seed(&rng, proof_seed());
     return 0;
@@ -174,95 +173,10 @@ static void run_sagas(const char *prefix, int count)
         copy_done(&copies[i]);
 }
 
-/* --- the topic -------------------------------------------------------------------------------- */
-
-/* What was read, into a table beside the journal. */
-struct read {
-    int64_t count;
-    int last_partition;
-    struct buf sql;
-};
-
-static const char *header(const struct test_kafka_record *record, const char *name)
-{
-    static char text[8][300];
-    static size_t at;
-    for (size_t i = 0; i < record->header_count; i++) {
-        if (strcmp(record->headers[i].name, name) != 0)
-            continue;
-        char *ret = text[at++ % ARRAY_LEN(text)];
-        (void)snprintf(ret, sizeof text[0], "%.*s", (int)record->headers[i].size,
-                       (const char *)record->headers[i].value);
-        return ret;
-    }
-    fail_msg("a record without %s", name);
-    return NULL;
-}
-
-static void on_record(void *ctx, const struct test_kafka_record *record)
-{
-    struct read *read = ctx;
-    Saga__V1__SagaEvent *event =
-        saga__v1__saga_event__unpack(NULL, record->value_size, record->value);
-    assert_non_null(event);
-    assert_string_equal(event->id, header(record, "ce_id"));
-    assert_int_equal(record->key_size, strlen(event->saga_id));
-    assert_memory_equal(record->key, event->saga_id, record->key_size);
-    long long seq, part;
-    assert_int_equal(sscanf(event->id + UUID_TEXT_SIZE - 1, "/%lld/%lld", &seq, &part), 2);
-    buf_printf(&read->sql, "%s('%s', %lld, %lld, %lld, %d, %d)", read->count ? "," : "", event->uid,
-               seq, part, (long long)record->offset, record->partition, (int)event->kind);
-    read->count++;
-    saga__v1__saga_event__free_unpacked(event, NULL);
-}
-
-/* Table `t` (uid, seq, part, at, partition, kind): all that the topic has. */
-static int64_t read_topic(void)
-{
-    struct err err;
-    struct read read = { 0 };
-    fixture_exec(watch, "CREATE TEMP TABLE IF NOT EXISTS t (uid uuid, seq bigint, part int,"
-                        " at bigint, partition int, kind int); TRUNCATE t");
-    buf_text(&read.sql, "INSERT INTO t VALUES ");
-    ASSERT_OK(test_kafka_read(kafka, TOPIC, on_record, &read, &err), &err);
-    if (read.count)
-        fixture_exec(watch, buf_cstr(&read.sql));
-    buf_done(&read.sql);
-    return read.count;
-}
-
-/* Published = committed; and in each saga start first, then in the order of time, then the end,
- * however often something was repeated. */
 static void expect_published(void)
 {
-    (void)read_topic();
-    static const char facts[] =
-        "WITH f AS (SELECT saga_uid AS uid, 0::bigint AS seq, 0 AS part, started_at AS happened"
-        " FROM saga UNION ALL SELECT saga_uid, seq, 1, finished_at FROM journal"
-        " WHERE finished_at IS NOT NULL UNION ALL SELECT saga_uid,"
-        " (SELECT max(seq) FROM journal j WHERE j.saga_uid = s.saga_uid), 2, ended_at FROM saga s"
-        " WHERE ended_at IS NOT NULL),"
-        " p AS (SELECT uid, seq, part, min(at) AS at, count(DISTINCT partition) AS partitions"
-        " FROM t GROUP BY 1, 2, 3)"
-        " SELECT count(*) FROM f FULL JOIN p USING (uid, seq, part)"
-        " WHERE f.uid IS NULL OR p.uid IS NULL";
-    static const char disorder[] =
-        "WITH p AS (SELECT uid, seq, part, min(at) AS at FROM t GROUP BY 1, 2, 3),"
-        " o AS (SELECT p.*, lag(p.part) OVER w AS before, lag(j.finished_at) OVER w AS earlier,"
-        " j.finished_at FROM p LEFT JOIN journal j ON j.saga_uid = p.uid AND j.seq = p.seq"
-        " WINDOW w AS (PARTITION BY p.uid ORDER BY p.at))"
-        " SELECT count(*) FROM o WHERE part < before OR (part = before"
-        " AND finished_at < earlier)";
-    assert_int_equal(fixture_count(watch, facts), 0);
-    assert_int_equal(fixture_count(watch, disorder), 0);
-    assert_int_equal(fixture_count(watch, "SELECT count(*) FROM (SELECT uid FROM t GROUP BY uid"
-                                          " HAVING count(DISTINCT partition) > 1) m"),
-                     0);
-}
-
-static int64_t repeated(void)
-{
-    return fixture_count(watch, "SELECT count(*) - count(DISTINCT (uid, seq, part)) FROM t");
+    (void)outbox_check_read(kafka, TOPIC, watch);
+    outbox_check_all(watch);
 }
 
 /* --- tests ------------------------------------------------------------------------------------ */
@@ -273,16 +187,16 @@ static void on_parked(void *ctx, const struct test_kafka_record *record)
     Saga__V1__SagaEvent *event =
         saga__v1__saga_event__unpack(NULL, record->value_size, record->value);
     assert_non_null(event);
-    assert_string_equal(header(record, "ce_specversion"), "1.0");
-    assert_string_equal(header(record, "ce_source"), "/sagad/test/pay");
-    assert_string_equal(header(record, "ce_subject"), "parked");
-    assert_string_equal(header(record, "content-type"), "application/protobuf");
+    assert_string_equal(outbox_check_header(record, "ce_specversion"), "1.0");
+    assert_string_equal(outbox_check_header(record, "ce_source"), "/sagad/test/pay");
+    assert_string_equal(outbox_check_header(record, "ce_subject"), "parked");
+    assert_string_equal(outbox_check_header(record, "content-type"), "application/protobuf");
     static const char *const types[] = {
         "saga.v1.started", "saga.v1.attempt_ended", "saga.v1.attempt_ended",
         "saga.v1.decided", "saga.v1.attempt_ended", "saga.v1.parked",
     };
     assert_true(*seen < (int)ARRAY_LEN(types));
-    assert_string_equal(header(record, "ce_type"), types[*seen]);
+    assert_string_equal(outbox_check_header(record, "ce_type"), types[*seen]);
     assert_string_equal(event->namespace_, "test");
     assert_int_equal(event->revision, 1);
     assert_int_equal(event->n_labels, 1);
@@ -352,7 +266,7 @@ static void test_what_is_committed_is_published_once(void **state)
     await_empty();
     relay_stop(outbox, 5000);
     expect_published();
-    assert_int_equal(repeated(), 0);
+    assert_int_equal(outbox_check_repeated(watch), 0);
 }
 
 /* O1: what is written first may be committed last. Many writers, each commit late at random. */
@@ -406,7 +320,7 @@ static void test_o1_commits_that_come_late_are_not_passed_over(void **state)
     fixture_exec(watch, "DROP TRIGGER late ON outbox");
     relay_stop(outbox, 5000);
     expect_published();
-    assert_int_equal(repeated(), 0);
+    assert_int_equal(outbox_check_repeated(watch), 0);
     assert_true(fixture_count(watch, "SELECT count(*) FROM t") > WRITERS);
     proof_fault("outbox: commits that come late", rounds * WRITERS);
     for (int w = 0; w < WRITERS; w++) {
@@ -439,7 +353,7 @@ static void test_a_broker_that_is_away_delays_and_loses_nothing(void **state)
     await_empty();
     relay_stop(outbox, 5000);
     expect_published();
-    assert_int_equal(repeated(), 0);
+    assert_int_equal(outbox_check_repeated(watch), 0);
     proof_fault("outbox: no broker", 1);
 }
 
@@ -480,7 +394,7 @@ static void test_o3_two_relays_publish_each_event_once(void **state)
     relay_stop(one, 5000);
     relay_stop(two, 5000);
     expect_published();
-    assert_int_equal(repeated(), 0);
+    assert_int_equal(outbox_check_repeated(watch), 0);
 }
 
 static bool both_have_slices(void *ctx)
@@ -505,7 +419,7 @@ static void test_a_relay_that_comes_later_gets_its_share(void **state)
     relay_stop(one, 5000);
     relay_stop(two, 5000);
     expect_published();
-    assert_int_equal(repeated(), 0);
+    assert_int_equal(outbox_check_repeated(watch), 0);
 }
 
 static bool one_waits_alone(void *ctx)
