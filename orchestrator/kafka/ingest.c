@@ -209,7 +209,7 @@ static int look_once(struct run *run, int64_t now, struct err *err)
     run->wanted = wanted.run;
     if (wanted.has_request || wanted.has_replay)
         work_begin(run);
-    if (run->definition_stale || now >= run->definition_at) {
+    if (run->definition_stale || !run->definition || now >= run->definition_at) {
         if (definition_look(run, err))
             return (int)err->code;
         run->definition_at = now + DEFINITION_MS;
