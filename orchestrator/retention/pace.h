@@ -8,8 +8,8 @@
 
 enum {
     PACE_TARGET_MS = 40, /* of a batch */
-    PACE_LEAST = 16,     /* sagas */
-    PACE_FIRST = 128,
+    PACE_LEAST = 128,    /* sagas: fewer would cost as much */
+    PACE_FIRST = 256,
     PACE_PAUSE_MAX_MS = 2000,
 };
 
@@ -17,7 +17,8 @@ struct pace {
     size_t limit; /* sagas in the next batch */
 };
 
-/* Half as many after twice the target, twice as many below half of it when the batch was full, up
+/* took_ms: what the database took, without the archive's disk, to which the size matters little.
+ * Half as many after twice the target, twice as many below half of it when the batch was full, up
  * to `most`. */
 static inline void pace_batch(struct pace *pace, size_t looked_at, int64_t took_ms, size_t most)
 {

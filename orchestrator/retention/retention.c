@@ -174,17 +174,20 @@ static int purge_batch(struct retention *retention, struct err *err)
     if (store_retention_pick(retention->store, &retention->place, retention->age_ms,
                              retention->pace.limit, batch, err) != 0)
         return (int)err->code;
+    int64_t picked_ms = now_ms();
     if (batch->count && retention->archive && write_batch(retention, err) != 0) {
         store_retention_drop(retention->store);
         return (int)err->code;
     }
+    int64_t archive_ms = now_ms() - picked_ms;
     const char *file = retention->archive ? archive_name(retention->archive) : NULL;
     if (batch->count &&
         store_retention_delete(retention->store, batch, file, retention->key_memory_ms, err) != 0)
         return (int)err->code;
     retention->round_purged += (int64_t)batch->count;
     retention->purged += (int64_t)batch->count;
-    pace_batch(&retention->pace, batch->looked_at, now_ms() - began_ms, RETENTION_BATCH_MAX);
+    pace_batch(&retention->pace, batch->looked_at, now_ms() - began_ms - archive_ms,
+               RETENTION_BATCH_MAX);
     round_go_on(retention);
     return 0;
 }

@@ -272,7 +272,7 @@ static int fill(struct retention_query *query, struct store_reader *reader,
         return (int)err->code;
     if (query->arena->oom)
         return err_set(err, ERR_NOMEM, "retention: out of memory");
-    qsort(reply->links, reply->n_links, sizeof *reply->links, compare_links);
+    qsort(reply->links, reply->n_links, sizeof(ProtobufCMessage *), compare_links);
     reply->finished = status->finished;
     reply->purgeable = status->purgeable;
     reply->kept_in_doubt = status->doubtful;

@@ -34,7 +34,7 @@ struct store_retention_place {
 
 enum {
     RETENTION_BATCH_MAX = 1000,           /* sagas looked at, and purged, in one transaction */
-    RETENTION_ENTRIES_MAX = 20000,        /* journal entries deleted in one, if not of one saga */
+    RETENTION_ENTRIES_MAX = 10000,        /* journal entries deleted in one, if not of one saga */
     RETENTION_BYTES_MAX = 8 * 1024 * 1024 /* payloads archived in one, if not of one saga */
 };
 

@@ -82,7 +82,7 @@ static bool is_there(void *ctx)
 void await_count(PGconn *conn, const char *sql, int64_t expected)
 {
     struct awaited awaited = { .conn = conn, .sql = sql, .expected = expected };
-    if (!wait_until(is_there, &awaited, 60 * 1000))
+    if (!wait_until(is_there, &awaited, 100 * 1000))
         fail_msg("%s: %lld, not %lld", sql, (long long)awaited.last, (long long)expected);
 }
 

@@ -23,7 +23,7 @@ enum { HOUR_MS = 3600 * 1000, FOR_EVER = -1 };
 /* Purges what ended an hour ago. */
 struct retention *purger(const char *conninfo, const char *node, int64_t key_memory_ms,
                          const char *archive);
-/* Asks until the count is `expected`; fails the test after 60 s. */
+/* Asks until the count is `expected`; fails the test after 100 s. */
 void await_count(PGconn *conn, const char *sql, int64_t expected);
 /* A whole round of this node begins and ends from now on. */
 void await_round(PGconn *conn, const char *node);

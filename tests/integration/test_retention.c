@@ -8,6 +8,7 @@
 #include "store/reader_retention.h"
 #include "store/retention.h"
 #include "support/proof.h"
+#include "support/wait.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -182,7 +183,7 @@ static void test_r3_long_journals_make_small_batches(void **state)
     (void)state;
     char conninfo[POSTGRES_CONNINFO_SIZE];
     PGconn *conn = retention_database(postgres, "long", conninfo);
-    make_sagas(conn, 1, 5, 9000, "2 hours");
+    make_sagas(conn, 1, 5, 4500, "2 hours");
     struct store_retention *store;
     struct err err;
     size_t purged;
@@ -240,6 +241,85 @@ static void test_r3_two_purgers_share_the_work(void **state)
                                          " ON k.saga_uid = (a.line->>'saga_uid')::uuid"
                                          " AND k.archive = a.file"),
                      MANY);
+    PQfinish(conn);
+}
+
+/* --- late reports ------------------------------------------------------------------------------
+ */
+
+/* A saga that has succeeded although its first lease was lost, and the report of that lease. */
+static void late_scene(struct copy *copy, struct store *store, const char *saga_id)
+{
+    struct err err;
+    enum verdict verdict;
+    struct rng rng;
+    rng_seed(&rng, 1);
+    copy_new(copy, saga_id, "w/1");
+    copy_write(copy, store, STORE_OK);
+    ASSERT_OK(saga_on_lease_end(copy->saga, 1, OUTCOME_STREAM_LOST, clock_wall_ms(&clock_system),
+                                &rng, &copy->transition, &verdict, &err),
+              &err);
+    copy->op = (struct store_op){ .kind = STORE_TRANSITION,
+                                  .saga = copy->saga,
+                                  .transition = &copy->transition };
+    copy_grant(copy, "w/2");
+    copy_write(copy, store, STORE_OK);
+    for (int step = 0; step < 3; step++) {
+        copy_report(copy, OUTCOME_DONE, "x");
+        if (step < 2)
+            copy_grant(copy, "w/2");
+        copy_write(copy, store, STORE_OK);
+    }
+    assert_int_equal(saga_row(copy->saga)->state, SAGA_SUCCEEDED);
+    struct report report = { .fence = saga_entry(copy->saga, 1)->fence, .outcome = OUTCOME_RETRY };
+    copy->transition = (struct transition){ 0 };
+    ASSERT_OK(saga_on_report(copy->saga, &report, clock_wall_ms(&clock_system), &rng,
+                             &copy->transition, &verdict, &err),
+              &err);
+    assert_true(copy->transition.late_row);
+}
+
+/* Whoever comes first holds the saga: the report goes with it, or finds none. */
+static void test_a_late_report_and_a_purge_do_not_miss_each_other(void **state)
+{
+    (void)state;
+    char conninfo[POSTGRES_CONNINFO_SIZE];
+    PGconn *conn = retention_database(postgres, "late", conninfo);
+    struct store *store = fixture_store(conninfo);
+    const struct store_retention_place all = { .shard = 0, .last_shard = 255 };
+    struct store_retention *purge;
+    struct session session;
+    struct copy copies[2];
+    struct err err;
+    ASSERT_OK(store_retention_new(conninfo, -1, &purge, &err), &err);
+    session_open(&session, conninfo, "node-1");
+    late_scene(&copies[0], store, "purge-first");
+    wait_ms(2); /* for a uid of an earlier millisecond */
+    ASSERT_OK(store_retention_pick(purge, &all, 0, 10, &batch, &err), &err);
+    assert_int_equal(batch.count, 1);
+    session_send(&session, &copies[0].op);
+    session_wait_blocked(&session, conn);
+    ASSERT_OK(store_retention_delete(purge, &batch, NULL, FOR_EVER, &err), &err);
+    assert_false(session_take(&session)); /* lost: nothing is there any more */
+    fixture_exec(session.conn, "COMMIT");
+    assert_int_equal(fixture_count(conn, "SELECT count(*) FROM late_report"), 0);
+    late_scene(&copies[1], store, "report-first");
+    wait_ms(2);
+    session_send(&session, &copies[1].op);
+    assert_true(session_take(&session));
+    ASSERT_OK(store_retention_pick(purge, &all, 0, 10, &batch, &err), &err);
+    assert_int_equal(batch.count, 0); /* it is held */
+    fixture_exec(session.conn, "COMMIT");
+    assert_int_equal(fixture_count(conn, "SELECT count(*) FROM late_report"), 1);
+    ASSERT_OK(store_retention_pick(purge, &all, 0, 10, &batch, &err), &err);
+    assert_int_equal(batch.count, 1); /* it reported no effect: no doubt */
+    ASSERT_OK(store_retention_delete(purge, &batch, NULL, FOR_EVER, &err), &err);
+    assert_int_equal(fixture_count(conn, "SELECT count(*) FROM late_report"), 0);
+    for (int i = 0; i < 2; i++)
+        copy_done(&copies[i]);
+    session_close(&session);
+    purge = store_retention_free(purge);
+    (void)store_pg_free(store);
     PQfinish(conn);
 }
 
@@ -474,6 +554,7 @@ int main(void)
         cmocka_unit_test(test_r3_long_journals_make_small_batches),
         cmocka_unit_test(test_r3_a_locked_saga_is_left_out_and_held_up_by_nobody),
         cmocka_unit_test(test_r3_two_purgers_share_the_work),
+        cmocka_unit_test(test_a_late_report_and_a_purge_do_not_miss_each_other),
         cmocka_unit_test(test_every_column_comes_back_from_the_archive),
         cmocka_unit_test(test_a_crash_before_the_delete_archives_twice_and_loses_nothing),
         cmocka_unit_test(test_a_full_disk_and_a_missing_folder_stop_the_purge_and_nothing_else),
