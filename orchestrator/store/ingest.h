@@ -76,7 +76,7 @@ MUST_USE int store_ingest_running(struct store_ingest *ingest, const char *names
 
 /* --- cursors -------------------------------------------------------------------------------- */
 
-struct store_ingest_before { /* the last record that was handled */
+struct store_ingest_before { /* the last record that was handled; offset -1: there is none */
     int64_t offset;
     int64_t time_ms;
     uint32_t crc;

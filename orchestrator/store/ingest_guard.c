@@ -58,9 +58,15 @@ static int send_move(struct run *run, struct err *err)
         params_int4(params, part->partition);
         params_int8(params, part->expected);
         params_int8(params, part->next_offset);
-        params_int8(params, part->before.offset);
-        params_int8(params, part->before.time_ms);
-        params_int8(params, part->before.crc);
+        if (part->before.offset >= 0) {
+            params_int8(params, part->before.offset);
+            params_int8(params, part->before.time_ms);
+            params_int8(params, part->before.crc);
+        } else {
+            params_null(params);
+            params_null(params);
+            params_null(params);
+        }
     }
     return ingest_send(run->ingest, err);
 }

@@ -155,6 +155,16 @@ static void test_a_batch_that_only_passes_over_moves(void **state)
     assert_count("SELECT count(*) FROM kafka_cursor WHERE before_crc = 4294967295"
                  " AND before_time_ms = -1",
                  1);
+    made->parts[0].expected = 10; /* nothing but markers of transactions */
+    made->parts[0].next_offset = 12;
+    made->parts[0].filtered = 0;
+    made->parts[0].before.offset = -1;
+    run_batch();
+    assert_true(made->parts[0].moved);
+    assert_cursor(conn, 2, "10 0 0 0 0 10 0 @12");
+    assert_count("SELECT count(*) FROM kafka_cursor WHERE partition = 2 AND before_offset IS NULL"
+                 " AND before_time_ms IS NULL AND before_crc IS NULL",
+                 1);
 }
 
 /* --- once ------------------------------------------------------------------------------------ */
