@@ -662,6 +662,49 @@ static void test_a_start_that_lies_days_ahead_comes_neither_early_nor_late(void 
     assert_int_equal(worker.tasks, 3);
 }
 
+/* Its first entry is alone in its commit; what its class says follows at once. */
+static void takes_over(enum entry_kind then, int tasks)
+{
+    static struct start_item taken;
+    static struct engine_start one;
+    taken = (struct start_item){ .namespace_ = "default",
+                                 .definition = "two",
+                                 .saga_id = "k",
+                                 .suspect = true,
+                                 .suspect_since_ms = now_ms - 5000,
+                                 .suspect_actor = "ada" };
+    one = (struct engine_start){ .items = &taken, .count = 1 };
+    one.event = (struct engine_event){ .kind = ENGINE_START, .done = event_done };
+    assert_true(engine_post(engine, &one.event));
+    turn();
+    const struct store_op *op = expect_op(STORE_START);
+    assert_int_equal(op->transition->append_seq, 1);
+    assert_int_equal(op->transition->append_count, 1);
+    const struct journal_entry *entry = saga_entry(op->saga, 1);
+    assert_int_equal(entry->kind, ENTRY_SUSPECT);
+    assert_int_equal(entry->leased_at_ms, now_ms - 5000);
+    assert_string_equal(entry->actor, "ada");
+    answer(STORE_OK);
+    assert_int_equal(taken.err.code, ERR_OK);
+    op = expect_op(STORE_TRANSITION);
+    assert_int_equal(op->transition->append_seq, 2);
+    assert_int_equal(saga_entry(op->saga, 2)->kind, then);
+    answer(STORE_OK);
+    assert_int_equal(worker.tasks, 1 + tasks);
+}
+
+static void test_a_saga_that_takes_over_runs_what_is_idempotent(void **state)
+{
+    (void)state;
+    takes_over(ENTRY_LEASE, 1);
+}
+
+static void test_p4_a_saga_that_takes_over_parks_at_what_may_happen_once(void **state)
+{
+    (void)state;
+    takes_over(ENTRY_PARK, 0);
+}
+
 /* Answers heartbeats and looks until a saga is let go, for at most so long. */
 static const struct store_op *let_go_within(int64_t ms)
 {
@@ -852,6 +895,10 @@ int main(void)
             test_a_saga_without_a_worker_stays_while_there_is_no_other_node, setup, teardown),
         cmocka_unit_test_setup_teardown(
             test_a_start_that_lies_days_ahead_comes_neither_early_nor_late, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_saga_that_takes_over_runs_what_is_idempotent,
+                                        setup_idempotent, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_p4_a_saga_that_takes_over_parks_at_what_may_happen_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_d3_a_start_that_meets_a_conflict_is_tried_again_inside,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_batch_grants_a_stream_a_bounded_weight, setup,
