@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { OPEN_MAX = 64 }; /* events that the engine has not taken up: beyond, the ingest waits */
+enum { OPEN_MAX = 8 }; /* events that the engine has not taken up: beyond, the ingest waits */
 
 struct kafka_in {
     struct kafka_ingest *ingest;

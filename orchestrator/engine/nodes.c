@@ -23,6 +23,8 @@ enum {
     FAR_MS = 5000, /* what is due sooner is not worth two writes */
     /* Started beside the engine: no more are taken up while so many sagas wait for their turn. */
     STARTED_LOADS_MAX = 2 * LOAD_CHUNK,
+    /* Nor while so many operations wait for workers that more would only fill the memory. */
+    STARTED_READY_MAX = 10000,
 };
 
 /* --- joining and heartbeats --- */
@@ -215,7 +217,8 @@ static void started_done(struct engine *engine)
 
 bool nodes_started_due(const struct engine *engine)
 {
-    return engine->started && engine->runnable_count < STARTED_LOADS_MAX;
+    return engine->started && engine->runnable_count < STARTED_LOADS_MAX &&
+           atomic_load(&engine->counters.sagas_ready) < STARTED_READY_MAX;
 }
 
 static void started_take(struct engine *engine)

@@ -33,7 +33,7 @@ enum {
     TELL_MS = 5000,
     NAP_MS = 20,
     RETENTION_UNKNOWN = -2,
-    STACK_BYTES = 1024 * 1024,
+    STACK_BYTES = 4 * 1024 * 1024, /* records may be nested deep */
 };
 
 /* --- waiting and failing ------------------------------------------------------------------------
@@ -384,7 +384,7 @@ static void parts_drop(struct run *run)
     mem_free(run->parts);
     run->parts = NULL;
     run->part_count = 0;
-    run->must_position = run->ends_seen = false;
+    run->must_position = run->ends_seen = run->assigned = false;
 }
 
 static void fence(struct run *run, const struct err *err)
@@ -427,6 +427,7 @@ static void event_take(struct run *run, struct consumer_event *event)
         break;
     case CONSUMER_ASSIGNED:
         parts_drop(run);
+        run->assigned = true;
         position_again(run, 0);
         break;
     case CONSUMER_REVOKED:
@@ -617,12 +618,14 @@ static void read_records(struct run *run, int64_t now)
             return;
         }
         run->is_member = true;
-        run->second_at = now;
+        run->second_at = run->settled_at = now;
         log_line(LOG_INFO, "a rule joins its group", "rule", run->rule->name, "topic",
                  run->rule->topic, "group", run->rule->group, NULL);
     }
     if (run->must_position && now >= run->position_at && !run->database_since)
         position_try(run);
+    if (run->assigned && !run->must_position)
+        run->settled_at = now;
     const char *why = held_by(run, now);
     if (why) {
         hold(run, why, now);
@@ -670,6 +673,8 @@ static void stuck_tell(struct run *run, int64_t now)
         why = "the database is away";
     else if (run->consumer && now - run->heard_at >= INGEST_BROKER_MS)
         why = "no broker answers";
+    else if (run->is_member && now - run->settled_at >= INGEST_BROKER_MS)
+        why = "the group gives it no partitions, or nobody tells where they begin";
     bool was = atomic_exchange(&run->stuck, why != NULL);
     if (why && !was)
         log_line(LOG_WARN, "not ready: a rule that is to run cannot", "rule", run->rule->name,

@@ -361,7 +361,7 @@ static bool parts_written(struct run *run, const struct store_ingest_batch *writ
 static void batch_failed(struct run *run, const struct err *err)
 {
     if (strcmp(err->reason, "COMMIT_IN_DOUBT") == 0) {
-        run->batch.uids_unknown = true;
+        run->batch.uids_unknown = run->in_doubt = true;
         position_again(run, 0);
     } else if (strcmp(err->reason, "DEFINITION_PAUSED") == 0 ||
                strcmp(err->reason, "REVISION_GONE") == 0) {
@@ -392,8 +392,11 @@ void records_write(struct run *run)
         records_written(run, &written);
         bool all = parts_written(run, &written);
         records_drop(&run->batch);
-        if (!all)
+        if (!all) {
+            run->batch.uids_unknown |= run->in_doubt; /* it was ours that came late */
             position_again(run, 0);
+        }
+        run->in_doubt = false;
         (void)records_tell(run); /* or before the next batch */
     }
     batch_written_done(&written);

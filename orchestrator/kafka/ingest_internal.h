@@ -95,7 +95,9 @@ struct run { /* one rule on this node */
 
     struct part *parts; /* sorted */
     size_t part_count;
+    bool assigned; /* the group has given this node its part, which may be none */
     bool must_position, ends_seen;
+    bool in_doubt; /* a batch may still be committed, late */
     int64_t position_at;
     struct batch batch;
 
@@ -103,8 +105,9 @@ struct run { /* one rule on this node */
     int64_t look_at, row_at, definition_at, topic_at, probe_at, second_at, hold_until;
     /* since when, monotonic; 0: it is not so */
     int64_t held_since, database_since, stuck_since;
-    int64_t heard_at; /* the last sign of a broker */
-    int64_t told_at;  /* the last failure in the log */
+    int64_t heard_at;   /* the last sign of a broker */
+    int64_t settled_at; /* the partitions were being read then */
+    int64_t told_at;    /* the last failure in the log */
     int back_off_ms;
     char hold_why[NOTE_BYTES];
     bool hold_told;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CLOSE_MS = 2000, STACK_BYTES = 1024 * 1024 };
+enum { CLOSE_MS = 2000, STACK_BYTES = 4 * 1024 * 1024 };
 
 int work_consumer(const struct work *work, struct consumer **ret, struct err *err)
 {
