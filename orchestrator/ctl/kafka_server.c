@@ -16,7 +16,7 @@ enum {
 /* --- calls ---------------------------------------------------------------------------------------
  */
 
-static void write_advice(const struct client_failure *failure, const char *rule, struct buf *out)
+static void write_advice(const char *reason, const char *rule, struct buf *out)
 {
     static const struct {
         const char *reason, *advice; /* %s: the rule */
@@ -33,11 +33,15 @@ static void write_advice(const struct client_failure *failure, const char *rule,
         { "LETTER_NOT_OPEN", "sagactl dead-letter show ID tells who decided on it" },
         { "LETTER_NOT_FOUND", "sagactl dead-letter list tells what there is" },
         { "REQUEST_NOT_FOUND", "sagactl kafka requests lists them" },
+        { "GROUP_HAS_MEMBERS",
+          "Stop its consumers; a killed one leaves when its session time-out is over" },
+        { "GROUP_HAS_NO_OFFSETS", "Is that the name? The rule's own start says where to begin "
+                                  "without a group: sagactl kafka start %s --reason ..." },
     };
     CLEANUP(buf_done) struct buf word = { 0 };
     screen_shell_word(&word, *rule ? rule : "RULE");
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-        if (strcmp(known[i].reason, failure->reason) != 0)
+        if (strcmp(known[i].reason, reason) != 0)
             continue;
         const char *advice = known[i].advice, *gap = strstr(advice, "%s");
         int head = gap ? (int)(gap - advice) : (int)strlen(advice);
@@ -56,7 +60,7 @@ int kafka_call(struct ctl *ctl, const char *method, const ProtobufCMessage *requ
         return 0;
     CLEANUP(buf_done) struct buf text = { 0 };
     ctl_write_failure(ctl, &failure, &text);
-    write_advice(&failure, rule, &text);
+    write_advice(failure.reason, rule, &text);
     (void)fputs(buf_cstr(&text), stderr);
     client_failure_done(&failure);
     return CTL_EXIT_FAILED;
@@ -147,9 +151,13 @@ static int ask_again(struct waiting *waiting)
 static int tell_failure(const Saga__V1__KafkaRequest *request)
 {
     CLEANUP(buf_done) struct buf text = { 0 };
+    char reason[64]; /* an error begins with it */
+    (void)snprintf(reason, sizeof reason, "%.*s", (int)strcspn(request->error, ":"),
+                   request->error);
     buf_text(&text, "sagactl: ");
     screen_text(&text, request->error);
     buf_text(&text, "\n");
+    write_advice(reason, request->rule, &text);
     (void)fputs(buf_cstr(&text), stderr);
     return CTL_EXIT_FAILED;
 }

@@ -39,6 +39,7 @@ static Saga__V1__LookUpKeyResponse__Known *make_known(struct arena *arena,
     to->start_time = kafka_time(arena, start_ms_of(&from->uid));
     to->purged = !from->has_row;
     to->forget_time = kafka_time(arena, from->remembered_until_ms);
+    to->archive = kafka_text(from->archive);
     return to;
 }
 

@@ -315,6 +315,7 @@ void store_kafka_where_done(struct store_kafka_where *where)
     for (size_t i = 0; i < where->key_count; i++) {
         mem_free(where->keys[i].namespace_);
         mem_free(where->keys[i].definition);
+        mem_free(where->keys[i].archive);
     }
     for (size_t i = 0; i < where->letter_count; i++)
         store_letter_done(&where->letters[i]);
@@ -345,7 +346,8 @@ int store_reader_kafka_where(struct store_reader *reader, const char *namespace_
                                              .ended = ended,
                                              .final_state = SAGA_SUCCEEDED,
                                              .has_row = !ended,
-                                             .remembered_until_ms = ended ? TIME_MS : 0 };
+                                             .remembered_until_ms = ended ? TIME_MS : 0,
+                                             .archive = ended ? keep("f.jsonl") : NULL };
     fill_letter(&ret->keys[0].uid, LETTER_OPEN, &ret->letters[0]);
     fill_rules("r", &ret->rules);
     return 0;

@@ -63,6 +63,7 @@ static const char *const paths[] = {
     "/saga.v1.KafkaService/ReplayDeadLetters",
     "/saga.v1.KafkaService/DiscardDeadLetters",
     "/saga.v1.KafkaService/LookUpKey",
+    "/saga.v1.OperatorService/GetRetention",
 };
 static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
 static const struct method stored = { "stored definition", METHOD_WORK,

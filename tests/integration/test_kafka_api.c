@@ -483,16 +483,18 @@ static void test_r1_what_is_known_of_a_key_that_no_saga_has(void **state)
     rig_worker(&rig, "w", "act:4");
     rig_start(&rig, "settlement", "S-1", "");
     rig_await_state(&rig, "settlement", "S-1", "SUCCEEDED", 20000);
-    rig_exec(&rig, RIG_STORE,
-             "DELETE FROM journal j USING saga s WHERE s.saga_uid = j.saga_uid AND s.saga_id ="
-             " 'S-1'; DELETE FROM saga WHERE saga_id = 'S-1'; UPDATE saga_key SET"
-             " remembered_until = now() + interval '1 day' WHERE saga_id = 'S-1'");
+    rig_exec(
+        &rig, RIG_STORE,
+        "DELETE FROM journal j USING saga s WHERE s.saga_uid = j.saga_uid AND s.saga_id ="
+        " 'S-1'; DELETE FROM saga WHERE saga_id = 'S-1'; UPDATE saga_key SET"
+        " remembered_until = now() + interval '1 day', archive = 'f.jsonl' WHERE saga_id = 'S-1'");
     CLEANUP(free_message_p)
     Saga__V1__LookUpKeyResponse *purged = ask(&look_up, "{\"namespace\":\"-\",\"key\":\"S-1\"}");
     assert_int_equal(purged->n_known, 1);
     assert_true(purged->known[0]->purged);
     assert_int_equal(purged->known[0]->state, SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED);
     assert_non_null(purged->known[0]->forget_time);
+    assert_string_equal(purged->known[0]->archive, "f.jsonl");
     int64_t age_s = purged->now->seconds - purged->known[0]->start_time->seconds;
     assert_in_range(age_s + 5, 0, 120); /* the uid is made by the server's clock */
     assert_int_equal(purged->n_dead_letters, 0);

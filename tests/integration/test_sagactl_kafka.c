@@ -152,8 +152,8 @@ static void test_a_takeover_waits_for_the_node_and_tells_its_no(void **state)
             "takeover", "settlements", "--from-group", "old", "--reason", "x");
     SAGACTL(0, WORDS("stopped"), "kafka", "stop", "settlements", "--reason", "x");
     kafka_rows_answer(&rig, "TAKEOVER", "FAILED", "", "GROUP_HAS_MEMBERS: old has 2 members");
-    SAGACTL(1, WORDS("GROUP_HAS_MEMBERS: old has 2 members"), "kafka", "takeover", "settlements",
-            "--from-group", "old", "--reason", "x");
+    SAGACTL(1, WORDS("GROUP_HAS_MEMBERS: old has 2 members", "Stop its consumers"), "kafka",
+            "takeover", "settlements", "--from-group", "old", "--reason", "x");
     kafka_rows_answer(&rig, "TAKEOVER", "DONE",
                       "{\"partitions\":[{\"partition\":0,\"next_offset\":40,\"suspect_until\":100}"
                       "]}",
