@@ -10,6 +10,7 @@
 
 enum {
     POLL_MS = 300,
+    CALL_MS = 30 * 1000,
     UNTAKEN_MS = 5 * 1000, /* nobody has taken the request: say so */
 };
 
@@ -162,15 +163,17 @@ static int tell_failure(const Saga__V1__KafkaRequest *request)
     return CTL_EXIT_FAILED;
 }
 
-int kafka_request_wait(struct ctl *ctl, Saga__V1__KafkaRequest *request,
-                       Saga__V1__KafkaRequest **ret)
+int kafka_request_run(struct ctl *ctl, const char *method, const ProtobufCMessage *message,
+                      const char *rule, Saga__V1__KafkaRequest **ret)
 {
     int64_t now = clock_mono_ms(&clock_system);
     struct waiting waiting = { .ctl = ctl,
-                               .request = request,
                                .since = now,
                                .until = ctl->timeout_given ? now + ctl->timeout_ms : INT64_MAX };
-    int rc = 0;
+    if (ctl->timeout_ms < CALL_MS)
+        ctl->timeout_ms = CALL_MS; /* it bounds the wait; a call has its own bound */
+    int rc = kafka_call(ctl, method, message, &saga__v1__kafka_request__descriptor, rule,
+                        &waiting.request);
     while (rc == 0 && !is_done(waiting.request)) {
         tell_progress(&waiting);
         if (clock_mono_ms(&clock_system) >= waiting.until) {

@@ -22,10 +22,10 @@ MUST_USE int kafka_rules(struct ctl *ctl, const char *rule, bool omit_partitions
 /* --reason, and who asks. false: it is missing, which was printed (exit code CTL_EXIT_USAGE). */
 MUST_USE bool kafka_words(const struct ctl_arguments *arguments, char **ret_reason,
                           char actor[CTL_ACTOR_SIZE]);
-/* Until the request is done, with its progress on a terminal, or --timeout is over. Consumes
- * `request` and returns the last answer in *ret, which the caller owns. 0: it is DONE; else it has
- * printed why not. */
-MUST_USE int kafka_request_wait(struct ctl *ctl, Saga__V1__KafkaRequest *request,
-                                Saga__V1__KafkaRequest **ret);
+/* Posts a request that a node is to do and waits until it is done, with its progress on a terminal,
+ * or until --timeout is over, which the request outlives. The caller owns *ret, also on failure
+ * (NULL: it was not posted). 0: it is DONE; else it has printed why not. */
+MUST_USE int kafka_request_run(struct ctl *ctl, const char *method, const ProtobufCMessage *message,
+                               const char *rule, Saga__V1__KafkaRequest **ret);
 
 #endif

@@ -26,7 +26,6 @@ static int print(const struct ctl *ctl, const Saga__V1__KafkaRequest *request)
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
     CLEANUP(ctl_message_free_p) Saga__V1__KafkaRequest *done = NULL;
-    Saga__V1__KafkaRequest *posted = NULL;
     Saga__V1__CheckRuleRequest request = SAGA__V1__CHECK_RULE_REQUEST__INIT;
     char actor[CTL_ACTOR_SIZE];
     struct err err;
@@ -38,10 +37,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     request.actor = actor;
     request.reason = (char *)"sagactl kafka check";
     (void)ctl_take_text(arguments, "reason", &request.reason); /* it need not be given */
-    int rc = kafka_call(ctl, KAFKA_SERVICE "CheckRule", &request.base,
-                        &saga__v1__kafka_request__descriptor, request.rule, &posted);
-    if (rc == 0)
-        rc = kafka_request_wait(ctl, posted, &done);
+    int rc = kafka_request_run(ctl, KAFKA_SERVICE "CheckRule", &request.base, request.rule, &done);
     return rc != 0 ? rc : print(ctl, done);
 }
 

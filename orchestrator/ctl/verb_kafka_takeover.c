@@ -21,7 +21,6 @@ static int print(const struct ctl *ctl, const Saga__V1__KafkaRequest *request)
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
     CLEANUP(ctl_message_free_p) Saga__V1__KafkaRequest *done = NULL;
-    Saga__V1__KafkaRequest *posted = NULL;
     Saga__V1__TakeOverRequest request = SAGA__V1__TAKE_OVER_REQUEST__INIT;
     char actor[CTL_ACTOR_SIZE];
     if (!ctl_take_text(arguments, "from-group", &request.from_group))
@@ -30,10 +29,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
         return CTL_EXIT_USAGE;
     request.rule = (char *)arguments->positional[0];
     request.actor = actor;
-    int rc = kafka_call(ctl, KAFKA_SERVICE "TakeOver", &request.base,
-                        &saga__v1__kafka_request__descriptor, request.rule, &posted);
-    if (rc == 0)
-        rc = kafka_request_wait(ctl, posted, &done);
+    int rc = kafka_request_run(ctl, KAFKA_SERVICE "TakeOver", &request.base, request.rule, &done);
     return rc != 0 ? rc : print(ctl, done);
 }
 
