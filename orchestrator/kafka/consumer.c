@@ -4,15 +4,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "kafka/broker_error.h"
+#include "kafka/client_close.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum { MARK_SIZE = KAFKA_RULE_NAME_BYTES + 8, LEAVE_LOOK_MS = 50 };
 
@@ -216,57 +212,7 @@ rd_kafka_t *consumer_handle(struct consumer *consumer)
     return consumer->handle;
 }
 
-/* --- the end of one ------------------------------------------------------------------------------
- * librdkafka may wait in there for a broker that is gone, so a thread of its own does. */
-
-struct closing {
-    rd_kafka_t *handle;
-    bool closes; /* the group is to be told */
-    int done_fd;
-};
-
-static void *closing_main(void *ctx)
-{
-    struct closing *closing = ctx;
-    if (closing->closes)
-        (void)rd_kafka_consumer_close(closing->handle); /* whatever it says, it is destroyed now */
-    rd_kafka_destroy_flags(closing->handle, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
-    (void)eventfd_write(closing->done_fd, 1); /* one write to an eventfd of ours */
-    return NULL;
-}
-
-/* False: it goes on in the background, and may still call back. */
-static bool handle_close(rd_kafka_t *handle, bool closes, int64_t timeout_ms)
-{
-    struct closing *closing = mem_calloc(1, sizeof *closing);
-    pthread_t thread;
-    int fd = eventfd(0, EFD_CLOEXEC);
-    if (closing)
-        *closing = (struct closing){ .handle = handle, .closes = closes, .done_fd = fd };
-    if (!closing || fd < 0 || pthread_create(&thread, NULL, closing_main, closing) != 0) {
-        log_line(LOG_WARN, "no thread in which to close a Kafka client: it is left open", NULL);
-        if (fd >= 0)
-            (void)close(fd); /* nothing was written */
-        mem_free(closing);
-        return false;
-    }
-    struct pollfd wait = { .fd = fd, .events = POLLIN };
-    int64_t until = clock_mono_ms(&clock_system) + timeout_ms, left = timeout_ms;
-    int ready;
-    while ((ready = poll(&wait, 1, (int)left)) < 0 && errno == EINTR &&
-           (left = until - clock_mono_ms(&clock_system)) > 0)
-        continue;
-    if (ready <= 0) { /* it keeps `closing` and the descriptor: the process ends soon, or it does */
-        (void)pthread_detach(thread);
-        log_line(LOG_WARN, "a Kafka client does not end in time; it is left behind", "waited_ms",
-                 log_fmt("%lld", (long long)timeout_ms), NULL);
-        return false;
-    }
-    (void)pthread_join(thread, NULL); /* ours, joined once */
-    (void)close(fd);                  /* nothing was written but the one word */
-    mem_free(closing);
-    return true;
-}
+/* --- the end of one --------------------------------------------------------------------------- */
 
 static struct consumer *consumer_end(struct consumer *consumer, bool closes, int64_t timeout_ms)
 {
@@ -276,7 +222,7 @@ static struct consumer *consumer_end(struct consumer *consumer, bool closes, int
         rd_kafka_message_destroy(consumer->held);
     consumer->held = NULL;
     reading_is(consumer, NULL);
-    if (!handle_close(consumer->handle, closes, timeout_ms))
+    if (!client_close(consumer->handle, closes, timeout_ms))
         return NULL; /* its callbacks may still come: what they touch stays */
     mem_free(consumer->partitions);
     mem_free(consumer->topic);

@@ -188,8 +188,12 @@ static int producer_make(struct outbox *outbox, struct err *err)
 static void producer_renew(struct outbox *outbox, const char *why)
 {
     struct err err;
+    struct item *item, *next;
     log_line(LOG_WARN, "outbox: another producer", "why", why, NULL);
     outbox->producer = producer_free(outbox->producer);
+    HASH_ITER(hh, outbox->items, item, next) /* of which it could not tell any more */
+    if (item->state == ITEM_SENT)
+        item_drop(outbox, item);
     if (producer_make(outbox, &err) != 0) /* out of memory: the settings were good before */
         trouble(outbox, err.msg);
 }

@@ -1,11 +1,15 @@
 #include "kafka/producer.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "kafka/broker_error.h"
+#include "kafka/client_close.h"
 
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { PURGE_MS = 1000, CLOSE_MS = 2000 };
 
 struct producer {
     rd_kafka_t *handle;
@@ -158,10 +162,12 @@ struct producer *producer_free(struct producer *producer)
     if (!producer)
         return NULL;
     /* Nothing of it may be sent any more when this returns: somebody else may be sending it. */
+    int64_t until_ms = clock_mono_ms(&clock_system) + PURGE_MS;
     (void)rd_kafka_purge(producer->handle, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-    while (rd_kafka_outq_len(producer->handle) > 0)
+    while (rd_kafka_outq_len(producer->handle) > 0 && clock_mono_ms(&clock_system) < until_ms)
         (void)rd_kafka_poll(producer->handle, 10); /* how many there were is nothing to us */
-    rd_kafka_destroy(producer->handle);
+    if (!client_close(producer->handle, false, CLOSE_MS))
+        return NULL; /* its log may still come: what it touches stays */
     mem_free(producer->topic);
     mem_free(producer);
     return NULL;

@@ -31,7 +31,8 @@ struct producer_options { /* borrowed during producer_new, but for ctx */
 /* ERR_INVALID: a property that librdkafka refuses, with what it says. Connects to nobody yet. */
 MUST_USE int producer_new(const struct producer_options *options, struct producer **ret,
                           struct err *err);
-/* At once: what is on its way is told as AGAIN. NULL is fine; always returns NULL. */
+/* At once, or within seconds where librdkafka hangs on a broker: what is on its way is told as
+ * AGAIN, and what could not be told is as good as that. NULL is fine; always returns NULL. */
 struct producer *producer_free(struct producer *producer);
 
 enum { PRODUCER_HEADERS = 7 };

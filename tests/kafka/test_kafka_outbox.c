@@ -6,10 +6,11 @@
 #include "support/outbox_check.h"
 #include "support/proof.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 #define TOPIC "saga-events"
-enum { REST_MS = 90000 };
+enum { REST_MS = 90000, STOP_MS = 15000 };
 
 static struct test_kafka *kafka;
 static struct nodes nodes;
@@ -118,12 +119,29 @@ static void test_a_topic_that_takes_small_batches_alone_gets_all(void **state)
     ASSERT_OK(test_kafka_topic_configure(kafka, TOPIC, "max.message.bytes", "1048588", &err), &err);
 }
 
+/* Neither a broker that stands still nor events that wait for it hold up the end. */
+static void test_a_sagad_ends_in_time_beside_a_broker_that_stands_still(void **state)
+{
+    (void)state;
+    KAFKA_OR_SKIP(kafka);
+    struct err err;
+    ASSERT_OK(test_kafka_signal(kafka, SIGSTOP, &err), &err);
+    start_some("still-", 40);
+    rig_await_states(&nodes.at[0], "told", "still-", "SUCCEEDED", 40, REST_MS);
+    (void)rig_server_stop(&nodes.at[1], STOP_MS); /* fails the test when it takes longer */
+    proof_fault("outbox: SIGSTOP of the broker", 1);
+    ASSERT_OK(test_kafka_signal(kafka, SIGCONT, &err), &err);
+    rig_server_start(&nodes.at[1]);
+    expect_published();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_broker_that_dies_under_load_delays_and_loses_nothing),
         cmocka_unit_test(test_o3_a_sagad_that_is_killed_leaves_its_events_to_the_other),
         cmocka_unit_test(test_a_topic_that_takes_small_batches_alone_gets_all),
+        cmocka_unit_test(test_a_sagad_ends_in_time_beside_a_broker_that_stands_still),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
 }

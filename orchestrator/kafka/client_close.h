@@ -1,0 +1,14 @@
+/* The end of a librdkafka client, which may wait for a broker that is gone: a thread of its own
+ * does, and is left behind when it takes too long. Any thread; nobody uses the client beside it. */
+#ifndef KAFKA_CLIENT_CLOSE_H
+#define KAFKA_CLIENT_CLOSE_H
+
+#include <librdkafka/rdkafka.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* closes: of a consumer, its group is told. False: it goes on in the background, and may still call
+ * back. */
+bool client_close(rd_kafka_t *handle, bool closes, int64_t timeout_ms);
+
+#endif
