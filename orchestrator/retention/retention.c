@@ -80,7 +80,8 @@ static void problem_is(struct retention *retention, enum turn turn, const struct
     };
     bool same = strcmp(retention->problem, err->msg) == 0;
     if (!same || now_ms() - retention->told_ms >= TELL_MS) {
-        log_line(LOG_ERROR, what[turn], "err", err->msg, NULL);
+        bool stops = turn == TURN_PURGE || turn == TURN_DAYS;
+        log_line(stops ? LOG_ERROR : LOG_WARN, what[turn], "err", err->msg, NULL);
         retention->told_ms = now_ms();
     }
     if (!same && turn != TURN_SAY)
