@@ -183,7 +183,7 @@ static void fill_ranges(struct params *params, uint16_t slices,
 {
     static const struct uuid nil;
     size_t count = 0;
-    for (int16_t slice = 0; slice < OUTBOX_SLICES; slice++) {
+    for (int slice = 0; slice < OUTBOX_SLICES; slice++) {
         if (!(slices & 1U << slice))
             continue;
         const struct store_outbox_cursor *cursor = &cursors[slice];

@@ -68,10 +68,10 @@ static void test_o3_a_relay_that_dies_repeats_the_same_events(void **state)
                "one: IDEMPOTENT | none | guarded\n"
                "two: IDEMPOTENT | none | guarded\n");
     (void)rig_worker(&rig, "w", "act:8");
-    for (int i = 0; i < (test_is_full_size() ? 10 : 2); i++) {
+    for (unsigned i = 0; i < (test_is_full_size() ? 10U : 2U); i++) {
         char prefix[16];
-        (void)snprintf(prefix, sizeof prefix, "die%d-", i);
-        die(prefix, (uint64_t)(1 + 3 * i));
+        (void)snprintf(prefix, sizeof prefix, "die%u-", i);
+        die(prefix, 1 + 3 * i);
     }
     PGconn *conn = rig_connect(&rig, RIG_STORE);
     (void)outbox_check_read(kafka, TOPIC, conn);
