@@ -22,6 +22,8 @@ enum page_place {
     PAGE_AFTER_TASK_SENT,
     PAGE_INSIDE_ADOPTION,
     PAGE_INSIDE_MIGRATION,
+    PAGE_INGEST_BEFORE_COMMIT, /* these three are of tests/kafka */
+    PAGE_INGEST_AFTER_COMMIT,
     PAGE_BEFORE_OUTBOX_DELETE,
     PAGE_POINT_COUNT,
     PAGE_ALLOCATION = PAGE_POINT_COUNT, /* of our own code */
