@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "support/command.h"
 #include "support/kafka.h"
+#include "support/scratch.h"
 
 #include <stdio.h>
 
@@ -308,6 +309,49 @@ static void test_feed_fills_a_topic(void **state)
     ASSERT_OK(test_kafka_topic_delete(real, "lines", &err), &err);
 }
 
+/* --- broker.sh by hand ------------------------------------------------------------------------ */
+
+#define BROKER_SH SOURCE_DIR "/tests/kafka/broker.sh"
+
+static void test_broker_sh_says_why_there_is_none(void **state)
+{
+    (void)state;
+    struct err err;
+    char folder[SCRATCH_PATH_SIZE];
+    ASSERT_OK(scratch_path("none", folder, &err), &err);
+    const char *const no_java[] = { "JAVA_HOME=/nowhere", NULL };
+    const char *const no_kafka[] = { "SAGAD_KAFKA_HOME=/nowhere/kafka", NULL };
+    const char *const fetch[] = { "/bin/bash", BROKER_SH, "fetch", NULL };
+    const char *const run[] = { "/bin/bash", BROKER_SH, "run", folder, "1", "2", NULL };
+    const char *const wrong[] = { "/bin/bash", BROKER_SH, "begin", NULL };
+    command_expect(fetch, no_java, 77, "no Java (/nowhere/bin/java)");
+    command_expect(wrong, NULL, 2, "broker.sh start DIR PORT");
+    KAFKA_OR_SKIP(real);
+    command_expect(run, no_kafka, 77, "/nowhere/kafka is not there");
+}
+
+static void test_broker_sh_starts_kills_and_stops(void **state)
+{
+    (void)state;
+    KAFKA_OR_SKIP(real);
+    struct err err;
+    char folder[SCRATCH_PATH_SIZE];
+    ASSERT_OK(scratch_path("by-hand", folder, &err), &err);
+    /* What it started ends with this shell, also when one of the lines fails. */
+    static const char lines[] = "set -eux\n"
+                                "trap '\"$0\" kill \"$1\" || true' EXIT\n"
+                                "\"$0\" start \"$1\" 0 | grep '^bootstrap=127.0.0.1:[0-9]* pid='\n"
+                                "if \"$0\" start \"$1\" 0; then exit 3; fi\n"
+                                "if \"$0\" restart \"$1\"; then exit 3; fi\n"
+                                "\"$0\" kill \"$1\"\n"
+                                "if \"$0\" stop \"$1\"; then exit 3; fi\n"
+                                "\"$0\" restart \"$1\" | grep '^bootstrap='\n"
+                                "\"$0\" stop \"$1\"\n";
+    const char *const argv[] = { "/bin/bash", "-c", lines, BROKER_SH, folder, NULL };
+    const struct test_process_options options = { .name = "by-hand", .argv = argv };
+    ASSERT_OK(test_process_must_succeed(&options, 4 * TEST_KAFKA_LIMIT_MS, &err), &err);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +363,8 @@ int main(void)
         cmocka_unit_test(test_what_was_taken_outlives_kill_9_and_stop),
         cmocka_unit_test(test_the_mock_takes_errors_that_are_pushed),
         cmocka_unit_test(test_feed_fills_a_topic),
+        cmocka_unit_test(test_broker_sh_says_why_there_is_none),
+        cmocka_unit_test(test_broker_sh_starts_kills_and_stops),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
 }
