@@ -22,7 +22,7 @@ enum page_place {
     PAGE_AFTER_TASK_SENT,
     PAGE_INSIDE_ADOPTION,
     PAGE_INSIDE_MIGRATION,
-    PAGE_INGEST_BEFORE_COMMIT, /* these three are of tests/kafka */
+    PAGE_INGEST_BEFORE_COMMIT, /* from here on: of other programs */
     PAGE_INGEST_AFTER_COMMIT,
     PAGE_BEFORE_OUTBOX_DELETE,
     PAGE_POINT_COUNT,
