@@ -7,7 +7,9 @@
  *   after_task_sent  tasks were handed to gRPC
  *   inside_adoption  sagas were made this node's, not yet committed
  *   inside_migration a migration has run, not yet committed
- *   ingest_before_commit, ingest_after_commit   the same of a batch of Kafka records
+ *   before_ingest    a batch of Kafka records is in hand, nothing of it was sent
+ *   ingest_before_commit, ingest_after_commit   its COMMIT was not sent; was answered
+ *   after_ingest     nobody was told of its sagas, nor the group of its offsets
  *   after_archive    sagas are in an archive and on the disk, their rows not yet deleted
  *   before_outbox_delete  events are known to be on their topic, and are in the database still
  */

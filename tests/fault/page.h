@@ -22,8 +22,11 @@ enum page_place {
     PAGE_AFTER_TASK_SENT,
     PAGE_INSIDE_ADOPTION,
     PAGE_INSIDE_MIGRATION,
-    PAGE_INGEST_BEFORE_COMMIT, /* from here on: of other programs */
+    PAGE_BEFORE_INGEST, /* from here on: of other programs */
+    PAGE_INGEST_BEFORE_COMMIT,
     PAGE_INGEST_AFTER_COMMIT,
+    PAGE_AFTER_INGEST,
+    PAGE_AFTER_ARCHIVE,
     PAGE_BEFORE_OUTBOX_DELETE,
     PAGE_POINT_COUNT,
     PAGE_ALLOCATION = PAGE_POINT_COUNT, /* of our own code */

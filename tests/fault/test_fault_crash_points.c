@@ -247,7 +247,7 @@ int main(void)
         TEST(test_s2_p2_a_crash_around_the_report_of_a_refusal),
         TEST(test_p8_a_crash_in_a_migration),
     };
-    for (int i = 0; i < PAGE_INGEST_BEFORE_COMMIT; i++)
+    for (int i = 0; i < PAGE_BEFORE_INGEST; i++)
         if (i != PAGE_INSIDE_ADOPTION) /* of test_fault_nodes */
             proof_fault(fault_name((enum page_place)i), 0);
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);

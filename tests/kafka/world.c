@@ -106,9 +106,10 @@ void world_define(struct world *world, size_t node, const char *definition)
 
 void world_workers(struct world *world)
 {
+    static const char *const ids[WORLD_NODES] = { "worker-one", "worker-two", "worker-three" };
     for (size_t i = 0; i < WORLD_NODES; i++)
         if (world->nodes[i].sagad)
-            (void)rig_worker(&world->nodes[i], names[i], "act:16 undo:4"); /* the rig owns it */
+            (void)rig_worker(&world->nodes[i], ids[i], "act:16 undo:4"); /* the rig owns it */
 }
 
 /* --- records ---------------------------------------------------------------------------------- */
