@@ -10,6 +10,8 @@
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
+enum { REQUEST_MAX_MS = 3600 * 1000 }; /* the longest that librdkafka takes */
+
 struct question {
     rd_kafka_queue_t *queue;
     rd_kafka_AdminOptions_t *options;
@@ -26,8 +28,11 @@ static int question_begin(rd_kafka_t *handle, rd_kafka_admin_op_t kind, int time
                               .timeout_ms = timeout_ms };
     if (!ret->options)
         return err_set(err, ERR_UNIMPLEMENTED, "librdkafka does not know this call");
-    if (rd_kafka_AdminOptions_set_request_timeout(ret->options, timeout_ms, text, sizeof text))
-        return err_set(err, ERR_INTERNAL, "time-out of %d ms: %s", timeout_ms, text);
+    /* A question to a group's coordinator that librdkafka (as of 2.0.2, and long after) gives up
+     * by itself aborts the process once that coordinator is there again. So it never does while
+     * anybody could wait: it is left behind instead, and its answer is dropped. */
+    if (rd_kafka_AdminOptions_set_request_timeout(ret->options, REQUEST_MAX_MS, text, sizeof text))
+        return err_set(err, ERR_INTERNAL, "time-out of %d ms: %s", REQUEST_MAX_MS, text);
     return 0;
 }
 
@@ -43,8 +48,7 @@ static void question_done(struct question *question)
 
 static int question_wait(struct question *question, const char *what, struct err *err)
 {
-    enum { SPARE_MS = 200 }; /* librdkafka says itself when the time is over */
-    question->answer = rd_kafka_queue_poll(question->queue, question->timeout_ms + SPARE_MS);
+    question->answer = rd_kafka_queue_poll(question->queue, question->timeout_ms);
     if (!question->answer)
         return broker_error_set(err, RD_KAFKA_RESP_ERR__TIMED_OUT, what);
     rd_kafka_resp_err_t failed = rd_kafka_event_error(question->answer);

@@ -12,7 +12,7 @@
 #include "support/rig.h"
 #include "support/scratch.h"
 
-enum { WORLD_NODES = 3, WORLD_SESSION_MS = 3000, WORLD_REST_MS = 90000 };
+enum { WORLD_NODES = 3, WORLD_SESSION_MS = 3000, WORLD_REST_MS = 240000 };
 
 struct world {
     struct test_kafka *kafka;      /* NULL: none can be had, and nothing else is there */
