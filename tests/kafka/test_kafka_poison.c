@@ -153,7 +153,7 @@ static void mixed_produce(const char *topic, int good, bool json, const struct p
     size_t count = 0;
     for (int i = 0; i < good; i++) {
         char *key = texts[i][0], *value = texts[i][1];
-        int size = snprintf(key, 64, "g-%05d", i);
+        int size = snprintf(key, 64, "%s-%05d", json ? "j" : "g", i);
         size_t value_size = (size_t)(json ? snprintf(value, 64, "{\"paymentId\": \"%s\"}", key)
                                           : snprintf(value, 64, "\x0a\x07%s\x10\x07", key));
         /* The key as a header, twice: the last one counts. */

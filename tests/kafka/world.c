@@ -27,6 +27,7 @@ int world_up(struct world *world, const char *const *broker_settings)
         struct rig *rig = &world->nodes[i];
         size_t count = 0;
         SETUP_OK(scratch_path("sagad.conf", world->files[i], &err), &err);
+        world_rules(world, i, "%s", "");
         rig->node = names[i];
         while (count < ARRAY_LEN(times)) {
             rig->server_args[count] = times[count];

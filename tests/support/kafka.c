@@ -211,7 +211,7 @@ static void delivered(rd_kafka_t *client, const rd_kafka_message_t *message, voi
 int kafka_client(struct test_kafka *kafka, rd_kafka_t **ret_client, struct err *err)
 {
     static const char *const settings[] = { "enable.idempotence=true", "linger.ms=2",
-                                            "message.timeout.ms=60000", NULL };
+                                            "message.timeout.ms=120000", NULL };
     if (!kafka->client) {
         rd_kafka_conf_t *conf;
         char message[200];

@@ -15,7 +15,7 @@
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 
-enum { TEST_KAFKA_LIMIT_MS = 60000 };
+enum { TEST_KAFKA_LIMIT_MS = 120000 };
 
 struct test_kafka;
 
