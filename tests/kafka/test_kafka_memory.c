@@ -99,6 +99,9 @@ static void test_f5_p8_a_backlog_and_a_slow_database_cost_no_memory(void **state
     backlog_produce(name, each);
     world_rule(&world, 0, name, "filter = header:ours=yes\n");
     world_start(&world, 0);
+    /* Its session with the database is there; it waits for the definition. */
+    ASSERT_OK(test_process_wait_output(rig->sagad, "partitions are paused", WAIT_MS, NULL, 0, &err),
+              &err);
     int64_t before = memory_kib("VmRSS");
     /* From its first batch on the database is held up. */
     PGconn *other = rig_connect(rig, RIG_STORE);
