@@ -120,6 +120,8 @@ static void test_r1_a_start_after_the_purge_gets_the_first_answer_and_starts_not
     }
     sagactl_expect(&rig, 1, WORDS("saga \"back\" of default/late", "was purged [PURGED]"),
                    WORDS("get", "late", "back"));
+    sagactl_expect(&rig, 0, WORDS("COMPENSATED", "archived in sagas-", back.uid),
+                   WORDS("where", "back"));
     assert_int_equal(rig_count(&rig, RIG_STORE, "SELECT count(*) FROM saga"), 0);
     assert_int_equal(rig_count(&rig, RIG_BANK, "SELECT count(*) FROM calls"), effects);
     /* In the archive there is one line of each, in the file that the key names. */
