@@ -50,7 +50,7 @@ static int prepare_items(struct run *run, struct err *err)
             return (int)err->code;
     }
     if (run->start_count > 1)
-        qsort(run->starts, run->start_count, sizeof *run->starts, compare_starts);
+        qsort(run->starts, run->start_count, sizeof(struct item *), compare_starts);
     return 0;
 }
 
@@ -59,8 +59,8 @@ static int prepare(struct run *run, struct err *err)
     const struct store_ingest_batch *batch = run->batch;
     run->parts = mem_calloc(batch->part_count + 1, sizeof *run->parts);
     run->items = mem_calloc(batch->record_count + 1, sizeof *run->items);
-    run->starts = mem_calloc(batch->record_count + 1, sizeof *run->starts);
-    run->picked = mem_calloc(batch->record_count + 1, sizeof *run->picked);
+    run->starts = mem_calloc(batch->record_count + 1, sizeof(struct item *));
+    run->picked = mem_calloc(batch->record_count + 1, sizeof(struct item *));
     if (!run->parts || !run->items || !run->starts || !run->picked)
         return err_set(err, ERR_NOMEM, "ingest: a batch");
     for (size_t i = 0; i < batch->part_count; i++)

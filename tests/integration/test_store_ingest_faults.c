@@ -17,12 +17,15 @@ static struct test_postgres *postgres;
 static char conninfo[POSTGRES_CONNINFO_SIZE];
 static PGconn *conn;
 static int wake[2]; /* a pipe */
+static bool standby_named;
 
 static int group_setup(void **state)
 {
     (void)state;
     struct err err;
-    SETUP_OK(test_postgres_start(NULL, &postgres, &err), &err);
+    /* A circle is found before a wait in it is over. */
+    static const char *const settings[] = { "deadlock_timeout=50ms", NULL };
+    SETUP_OK(test_postgres_start(settings, &postgres, &err), &err);
     return pipe2(wake, O_NONBLOCK | O_CLOEXEC);
 }
 
@@ -48,6 +51,11 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
+    if (standby_named) /* of a test that failed */
+        fixture_exec(conn, "ALTER SYSTEM RESET synchronous_standby_names");
+    if (standby_named)
+        fixture_exec(conn, "SELECT pg_reload_conf()");
+    standby_named = false;
     PQfinish(conn);
     fault_hook = NULL;
     return 0;
@@ -198,7 +206,7 @@ static void test_p7_a_batch_that_is_rolled_back_while_the_next_one_waits(void **
     thread_done(&next);
 }
 
-enum { RACERS = 4, RACE_KEYS = 150, RACE_ROUNDS = 3 };
+enum { RACERS = 4, RACE_KEYS = 700, RACE_ROUNDS = 3 };
 
 struct racer {
     pthread_t thread;
@@ -248,11 +256,16 @@ static void test_p1_the_same_keys_from_many_partitions_at_once(void **state)
     struct store_ingest *first = ingest_open_rule(conninfo, -1);
     fixture_exec(conn, "INSERT INTO kafka_cursor (rule, topic, partition, next_offset)"
                        " VALUES ('pays', 'payments', 3, 0)");
+    PGconn *holder = fixture_connect(conninfo); /* until all of them are at their first key */
+    fixture_exec(holder, "BEGIN; LOCK TABLE saga_key IN SHARE MODE");
     for (int i = 0; i < RACERS; i++) {
         racers[i] = (struct racer){ .partition = i, .made = made_new() };
         racers[i].ingest = ingest_open_as(conninfo, "node-1", -1);
         assert_int_equal(pthread_create(&racers[i].thread, NULL, racer_main, &racers[i]), 0);
     }
+    wait_waiting("Lock", "relation", RACERS);
+    fixture_exec(holder, "ROLLBACK");
+    PQfinish(holder);
     int64_t started = 0, duplicates = 0;
     for (int i = 0; i < RACERS; i++) {
         assert_int_equal(pthread_join(racers[i].thread, NULL), 0);
@@ -337,6 +350,7 @@ static void standby(const char *name)
 {
     char sql[128];
     (void)snprintf(sql, sizeof sql, "ALTER SYSTEM SET synchronous_standby_names = '%s'", name);
+    standby_named = name[0] != '\0';
     fixture_exec(conn, sql);
     fixture_exec(conn, "SELECT pg_reload_conf()");
     for (int i = 0;; i++) {
