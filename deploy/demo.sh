@@ -9,6 +9,9 @@
 # The exit code is 0 only if all of that is true. Everything runs in a throw-away directory and is
 # stopped at the end.
 #   deploy/demo.sh [--count N]     N settlements and N orders, 20 to 5000, default 500
+#   deploy/demo.sh --kafka [--count N]   only settlements, from a real Kafka topic (demo_kafka.bash): taken
+#                       over from a consumer that is killed in mid-step, while the broker and sagad are
+#                       killed; read once more from offset 0. Exit code 77 where no broker can be had
 #   SAGAD_PG_BIN        where initdb and postgres are (default: Debian's place, then pg_config)
 #   SAGAD_MARIADB_BIN   where mariadbd is (default: Debian's place)
 #   SAGAD_DEMO_KEEP     keep the directory with the logs
@@ -17,12 +20,13 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/release
 count=500
+with_kafka=''
 start_seconds=25 # over which the sagas of a story are started
 limit_seconds=95 # from the first start until all are at rest
 key_seconds=15   # so long logistics remembers a key; fulfilment.proto says the same
 
 usage() {
-    echo "usage: $0 [--count N]      N: 20 to 5000" >&2
+    echo "usage: $0 [--kafka] [--count N]      N: 20 to 5000" >&2
     exit 2
 }
 
@@ -33,6 +37,7 @@ while [ $# -gt 0 ]; do
             count=$((10#$2))
             shift
             ;;
+        --kafka) with_kafka=yes ;;
         *) usage ;;
     esac
     shift
@@ -41,6 +46,8 @@ done
 
 directory='' socket='' data='' sagad='' sagad_port='' risk='' shop='' logistics=''
 pg_pid='' sagad_pid='' risk_pid='' driver_pid='' mariadb_pid='' logistics_pid='' redis_pid=''
+broker_pid='' brokers='' consumer_pid=''
+sagad_options=()
 declare -A worker_pids=()
 as_owner=() # runs the databases, which refuse to be root
 erase=''
@@ -87,6 +94,7 @@ clean_up() {
     local status=$?
     trap - EXIT INT TERM HUP
     stop TERM "$driver_pid"
+    stop TERM "$consumer_pid"
     for name in "${!worker_pids[@]}"; do
         kill -TERM "${worker_pids[$name]}" 2>/dev/null || true # all at once; waited for below
     done
@@ -98,6 +106,7 @@ clean_up() {
     kill -CONT "$redis_pid" 2>/dev/null || true # it may stand still
     stop TERM "$redis_pid"
     stop TERM "$sagad_pid"
+    stop TERM "$broker_pid"
     stop TERM "$mariadb_pid"
     stop INT "$pg_pid"
     if [ -n "$directory" ] && [ -n "${SAGAD_DEMO_KEEP-}" ]; then
@@ -236,7 +245,7 @@ start_redis() {
 
 start_sagad() {
     : >"$directory/sagad.out"
-    "$build/orchestrator/app/sagad" serve --listen "127.0.0.1:$sagad_port" \
+    "$build/orchestrator/app/sagad" serve "${sagad_options[@]}" --listen "127.0.0.1:$sagad_port" \
         --database "host=$socket user=postgres dbname=sagad connect_timeout=5" \
         >"$directory/sagad.out" 2>>"$directory/sagad.log" &
     sagad_pid=$!
@@ -546,6 +555,11 @@ fulfil() {
 }
 
 "$root/deploy/setup.sh"
+if [ -n "$with_kafka" ]; then
+    # shellcheck source=deploy/demo_kafka.bash
+    . "$root/deploy/demo_kafka.bash"
+    get_kafka
+fi
 pg_bin=$(find_postgres)
 mariadbd=${SAGAD_MARIADB_BIN:-/usr/sbin}/mariadbd
 [ -x "$mariadbd" ] || fail "$mariadbd not found; name its folder in SAGAD_MARIADB_BIN"
@@ -560,17 +574,22 @@ mkdir -p "$root/build"
     exit 1
 }
 cmake --build "$build" --target sagad sagactl risk_service logistics_service settlement_worker \
-    fulfilment_worker demo_driver
+    fulfilment_worker demo_driver ${with_kafka:+kafka_consumer feed}
 
 directory=$(mktemp -d /tmp/sagad-demo.XXXXXX)
 socket=$directory/pg
 data=$socket/data
 shop=$directory/shop
 find_owner
-say "starting PostgreSQL, sagad, the risk service and two workers"
+say "starting PostgreSQL, ${with_kafka:+Kafka, }sagad and the risk service"
 create_postgres
+[ -z "$with_kafka" ] || start_kafka
 sagad_port=$(find_port)
 start_sagad
 start_risk
-settle
-fulfil
+if [ -n "$with_kafka" ]; then
+    settle_from_kafka
+else
+    settle
+    fulfil
+fi

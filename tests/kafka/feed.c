@@ -3,12 +3,14 @@
  *   feed --bootstrap HOST:PORT --topic NAME [--partitions N] [--set NAME=VALUE]...
  *        [--header NAME=VALUE]... (--count N [--first N] [--key TEXT] --value TEXT | --lines FILE)
  *        [--hex]
+ *   feed --bootstrap HOST:PORT --topic NAME --forget GROUP
  *
  * --partitions creates the topic, with --set for its settings (retention.ms=-1). With --count, {}
  * in the texts of key and value is the record's number, from --first (0) on. With --lines each line
  * of the file (-: standard input) is KEY, a tab, VALUE; a line without a tab is a tombstone. --hex:
- * the value is written in hex. The partitioner is that of Java's clients (murmur2 of the key).
- * Prints "fed N records to NAME in S s" when the broker has all of them; exit code 1 when not. */
+ * the value is written in hex. --forget deletes a group and its offsets instead. The partitioner is
+ * that of Java's clients (murmur2 of the key). Prints "fed N records to NAME in S s" when the
+ * broker has all of them; exit code 1 when not. */
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -22,7 +24,7 @@
 enum { LIST_MAX = 16, TEXT_MAX = 1 << 20, LIMIT_MS = 120000 };
 
 struct feed {
-    const char *bootstrap, *topic, *key, *value, *lines;
+    const char *bootstrap, *topic, *key, *value, *lines, *forget;
     const char *settings[LIST_MAX], *headers[LIST_MAX];
     size_t setting_count, header_count;
     int64_t count, first, partitions;
@@ -41,7 +43,8 @@ static _Noreturn void usage(void)
 {
     give_up("usage", "feed --bootstrap HOST:PORT --topic NAME [--partitions N]"
                      " [--set NAME=VALUE]... [--header NAME=VALUE]..."
-                     " (--count N [--first N] [--key TEXT] --value TEXT | --lines FILE) [--hex]");
+                     " (--count N [--first N] [--key TEXT] --value TEXT | --lines FILE) [--hex],"
+                     " or feed --bootstrap HOST:PORT --topic NAME --forget GROUP");
 }
 
 static int64_t number(const char *text)
@@ -80,6 +83,7 @@ static void options_read(struct feed *feed, int argc, char **argv)
             { "--key", &feed->key, NULL },
             { "--value", &feed->value, NULL },
             { "--lines", &feed->lines, NULL },
+            { "--forget", &feed->forget, NULL },
             { "--count", NULL, &feed->count },
             { "--first", NULL, &feed->first },
             { "--partitions", NULL, &feed->partitions },
@@ -100,7 +104,8 @@ static void options_read(struct feed *feed, int argc, char **argv)
     }
     bool from_lines = feed->lines && !feed->value && !feed->key && feed->count < 0;
     bool from_count = !feed->lines && feed->value && feed->count >= 0;
-    if (!feed->bootstrap || !feed->topic || (!from_lines && !from_count))
+    bool forgets = feed->forget && !feed->lines && !feed->value;
+    if (!feed->bootstrap || !feed->topic || from_lines + from_count + forgets != 1)
         usage();
 }
 
@@ -165,6 +170,25 @@ static void topic_make(const struct feed *feed)
     rd_kafka_event_destroy(event);
     rd_kafka_queue_destroy(queue);
     rd_kafka_NewTopic_destroy(topic);
+}
+
+static void group_forget(const struct feed *feed)
+{
+    rd_kafka_DeleteGroup_t *group = rd_kafka_DeleteGroup_new(feed->forget);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(feed->client);
+    rd_kafka_DeleteGroups(feed->client, &group, 1, NULL, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, LIMIT_MS);
+    if (!event || rd_kafka_event_error(event))
+        give_up(feed->forget, event ? rd_kafka_event_error_string(event) : "no answer");
+    size_t count;
+    const rd_kafka_group_result_t **results =
+        rd_kafka_DeleteGroups_result_groups(rd_kafka_event_DeleteGroups_result(event), &count);
+    const rd_kafka_error_t *error = count == 1 ? rd_kafka_group_result_error(results[0]) : NULL;
+    if (count != 1 || error)
+        give_up(feed->forget, error ? rd_kafka_error_string(error) : "no answer");
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_DeleteGroup_destroy(group);
 }
 
 static size_t hex_read(const char *text, size_t size, uint8_t *ret)
@@ -273,6 +297,11 @@ int main(int argc, char **argv)
     struct feed feed = { .count = -1 };
     options_read(&feed, argc, argv);
     client_make(&feed);
+    if (feed.forget) {
+        group_forget(&feed);
+        rd_kafka_destroy(feed.client);
+        return 0;
+    }
     if (feed.partitions > 0)
         topic_make(&feed);
     int64_t begin_ms = clock_mono_ms(&clock_system);

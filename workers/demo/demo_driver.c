@@ -4,6 +4,7 @@
  *   demo_driver STORY verdict (the same)      what is wrong, then the last line; 0 only if nothing
  * is demo_driver fulfilment branches --sagad A --count N       the same about the parallel steps
  *   demo_driver STORY ids     --count N       which key is what
+ *   demo_driver STORY records --count N       key, a tab, the input in hex: for a topic
  *
  * STORY is settlement (SOURCES: --bank CONNINFO --risk-log FILE) or fulfilment (SOURCES: --shop
  * SOCKET
@@ -105,7 +106,8 @@ static bool parse(int argc, char **argv, const struct program **ret_program, str
         if (!parse_option(argv[i], argv[i + 1], program->story, &arguments))
             return false;
     }
-    bool is_ids = strcmp(arguments.command, "ids") == 0;
+    bool is_ids =
+        strcmp(arguments.command, "ids") == 0 || strcmp(arguments.command, "records") == 0;
     bool is_branches =
         strcmp(arguments.command, "branches") == 0 && program->story == &fulfilment_story;
     bool is_audit =
@@ -131,6 +133,24 @@ void report_column_print(const char *name, const char *keys, const struct report
 {
     (void)printf("  %-26s %6" PRId64 " for %6" PRId64 " %s, at most %" PRId64 " for one\n", name,
                  column->rows, column->keys, keys, column->most);
+}
+
+static int print_records(const struct story *story, int count, struct err *err)
+{
+    CLEANUP(buf_done) struct buf input = { 0 };
+    for (int number = 1; number <= count; number++) {
+        char id[STORY_ID_SIZE];
+        story_id_format(story, number, id);
+        input.size = 0;
+        story->encode(number, count, &input);
+        if (input.failed)
+            return err_set(err, ERR_NOMEM, "out of memory");
+        (void)printf("%s\t", id);
+        for (size_t i = 0; i < input.size; i++)
+            (void)printf("%02x", input.data[i]);
+        (void)printf("\n");
+    }
+    return 0;
 }
 
 /* --- commands --------------------------------------------------------------------------------- */
@@ -178,7 +198,7 @@ int main(int argc, char **argv)
                       " [--limit-seconds S]\n"
                       "       demo_driver STORY books|verdict --sagad ADDRESS --count N SOURCES\n"
                       "       demo_driver fulfilment branches --sagad ADDRESS --count N\n"
-                      "       demo_driver STORY ids --count N\n"
+                      "       demo_driver STORY ids|records --count N\n"
                       "STORY, SOURCES: settlement, --bank CONNINFO --risk-log FILE\n"
                       "             or fulfilment, --shop SOCKET --logistics-log FILE"
                       " --cache SOCKET\n"
@@ -191,6 +211,8 @@ int main(int argc, char **argv)
     int rc = 0;
     if (strcmp(arguments.command, "ids") == 0)
         program->print_ids(arguments.count);
+    else if (strcmp(arguments.command, "records") == 0)
+        rc = print_records(program->story, arguments.count, &err);
     else if (strcmp(arguments.command, "run") == 0)
         rc = run(program, &arguments, &err);
     else
