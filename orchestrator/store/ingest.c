@@ -363,7 +363,7 @@ static void put_finish(struct store_ingest *ingest, const struct uuid *id, const
                        const struct err *failure)
 {
     struct params *params = start_request(ingest, INGEST_FINISH, id);
-    char error[sizeof failure->reason + sizeof failure->msg + 2];
+    char error[sizeof(struct err)]; /* reason and message, and what stands between them */
     if (failure)
         (void)snprintf(error, sizeof error, "%s%s%s", failure->reason,
                        failure->reason[0] ? ": " : "", failure->msg);

@@ -161,9 +161,11 @@ const struct stmt ingest_stmts[INGEST_STMT_COUNT] = {
         " WHERE q.request_id = t.request_id"
         " RETURNING q.request_id, q.kind, coalesce((q.arguments::json ->> 'last')::int8, 0),"
         " q.arguments::json ->> 'group', q.actor, q.reason" },
-    [INGEST_PROGRESS] = { "ingest_progress", 5, { OID_UUID, OID_TEXT, OID_INT8, OID_INT8, OID_INT8 },
+    [INGEST_PROGRESS] = { "ingest_progress", 5,
+        { OID_UUID, OID_TEXT, OID_INT8, OID_INT8, OID_INT8 },
         "UPDATE kafka_request q SET progress = $3, total = $4,"
-        " taken_until = now() + $5 * interval '1 millisecond'" MY_REQUEST " RETURNING q.request_id" },
+        " taken_until = now() + $5 * interval '1 millisecond'" MY_REQUEST
+        " RETURNING q.request_id" },
     [INGEST_FINISH] = { "ingest_finish", 4, { OID_UUID, OID_TEXT, OID_TEXT, OID_TEXT },
         "UPDATE kafka_request q SET state = CASE WHEN $4 IS NULL THEN 'DONE' ELSE 'FAILED' END,"
         " result = $3, error = $4, finished_at = now(), taken_until = NULL" MY_REQUEST
