@@ -333,7 +333,7 @@ static void load_uid_done(struct engine *engine, struct flight *flight)
             slot->look_at = engine->now_mono + TAKEN_LOOK_MS;
         }
         saga.mine = saga.mine || flight->op.take;
-        loaded_install(engine, &saga);
+        loaded_install(engine, &saga, engine->batch_number);
         return;
     }
     if (flight->op.result == STORE_NOT_FOUND) {
@@ -396,7 +396,7 @@ static void load_key_done(struct engine *engine, struct flight *flight)
     slot_queue(engine, slot, &verb->work);
     struct store_saga saga = flight->op.sagas[0];
     flight->op.saga_count = 0;
-    loaded_install(engine, &saga);
+    loaded_install(engine, &saga, engine->batch_number);
 }
 
 /* Whatever became of it: if it is still this node's, the next listing of its own finds it. */

@@ -226,11 +226,25 @@ struct engine_definition_event {
 /* Sagas that somebody else has started in this node's name, and committed: the engine loads them as
  * its own. Done when it has taken them all up, which it does as fast as it can load: who waits for
  * that is never far ahead of it. */
+struct engine_started_saga { /* as it was committed */
+    const char *saga_id;
+    struct bytes input;
+    const char *labels; /* NULL: none */
+};
 struct engine_started {
     struct engine_event event;
     const struct uuid *uids; /* borrowed until done; one that is not there is passed over */
     size_t count;            /* 0: it is not known which: all of the node's own are listed again */
-    size_t taken;            /* engine's; zeroed by the poster */
+    /* NULL: they are loaded. Else what there is of each, borrowed until done; that saves the load,
+     * unless the engine has connected anew since it had done so `reconnects` times (a copy must not
+     * be from another server than the one that it is decided on). One whose saga_id is NULL is
+     * loaded. */
+    const struct engine_started_saga *sagas;
+    const char *namespace_, *definition; /* of all of them, as what follows */
+    int32_t revision;
+    int64_t started_at_ms, deadline_at_ms; /* by the database's clock; 0: no deadline */
+    long long reconnects;                  /* the counter, before the transaction began */
+    size_t taken;                          /* engine's; zeroed by the poster */
 };
 
 struct engine_counters { /* read by anyone, written by the engine */

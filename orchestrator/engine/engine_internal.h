@@ -330,8 +330,9 @@ void waiters_check(struct engine *engine, struct slot *slot);
 void waiters_time(struct engine *engine);
 int64_t waiters_due_at(const struct engine *engine);
 void key_load_queue(struct engine *engine, struct engine_work *work);
-/* A loaded saga whose definition may have to be loaded first. Consumes *saga. */
-void loaded_install(struct engine *engine, struct store_saga *saga);
+/* A loaded saga whose definition may have to be loaded first; `known`: the batch that loaded it.
+ * Consumes *saga. */
+void loaded_install(struct engine *engine, struct store_saga *saga, uint64_t known);
 
 /* workers.c */
 void workers_event(struct engine *engine, struct engine_worker_event *event);

@@ -178,7 +178,7 @@ static void loaded_resume(struct engine *engine, struct definition_waiter *waite
     slot_block(engine, slot);
 }
 
-void loaded_install(struct engine *engine, struct store_saga *saga)
+void loaded_install(struct engine *engine, struct store_saga *saga, uint64_t known)
 {
     struct slot *slot = slot_find(engine, &saga->row.uid);
     struct loaded_saga *loaded = NULL;
@@ -197,7 +197,7 @@ void loaded_install(struct engine *engine, struct store_saga *saga)
     slot_not_runnable(engine, slot);
     loaded->saga = *saga;
     loaded->generation = engine->generation;
-    loaded->batch_number = engine->batch_number;
+    loaded->batch_number = known;
     loaded->waiter.resume = loaded_resume;
     definitions_with(engine, loaded->saga.row.namespace_, loaded->saga.row.definition,
                      loaded->saga.row.revision, &loaded->waiter);

@@ -221,6 +221,39 @@ bool nodes_started_due(const struct engine *engine)
            atomic_load(&engine->counters.sagas_ready) < STARTED_READY_MAX;
 }
 
+/* What is there of it is as good as a load, and no copy that answers a question. False: it is to be
+ * loaded. */
+static bool started_install(struct engine *engine, const struct engine_started *started, size_t i,
+                            struct slot *slot)
+{
+    enum { KNOWN_NEVER = 0 };
+    const struct engine_started_saga *given = started->sagas ? &started->sagas[i] : NULL;
+    if (!given || !given->saga_id || slot->first || slot->runnable ||
+        started->reconnects != atomic_load(&engine->counters.reconnects))
+        return false;
+    struct store_saga saga = { .mine = true,
+                               .row = { .uid = slot->uid,
+                                        .revision = started->revision,
+                                        .run = 1,
+                                        .park_step = -1,
+                                        .started_at_ms = started->started_at_ms,
+                                        .updated_at_ms = started->started_at_ms,
+                                        .deadline_at_ms = started->deadline_at_ms } };
+    saga.row.namespace_ = mem_strdup(started->namespace_);
+    saga.row.definition = mem_strdup(started->definition);
+    saga.row.saga_id = mem_strdup(given->saga_id);
+    saga.row.labels = given->labels ? mem_strdup(given->labels) : NULL;
+    if (!saga.row.namespace_ || !saga.row.definition || !saga.row.saga_id ||
+        (given->labels && !saga.row.labels) ||
+        mem_bytes_copy(given->input.data, given->input.size, &saga.row.input)) {
+        store_saga_done(&saga);
+        return false;
+    }
+    slot->mine = true; /* from the beginning: nobody else's workers are on their way */
+    loaded_install(engine, &saga, KNOWN_NEVER);
+    return true;
+}
+
 static void started_take(struct engine *engine)
 {
     while (nodes_started_due(engine)) {
@@ -231,7 +264,8 @@ static void started_take(struct engine *engine)
             struct slot *slot = slot_get(engine, &started->uids[started->taken]);
             if (!slot)
                 own_all(engine); /* memory: it is listed again */
-            else if (slot->state == SLOT_UNLOADED)
+            else if (slot->state == SLOT_UNLOADED &&
+                     !started_install(engine, started, started->taken, slot))
                 slot_make_runnable(engine, slot);
         }
         if (started->taken < started->count)

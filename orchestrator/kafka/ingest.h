@@ -12,10 +12,27 @@
 #define KAFKA_INGEST_H
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/uuid.h"
 #include "kafka/rule.h"
 
 struct kafka_ingest;
+
+struct kafka_started_saga {
+    const char *saga_id; /* NULL: it began SUSPECT, and is to be loaded */
+    struct bytes input;
+    const char *labels; /* NULL: none */
+};
+struct kafka_started { /* borrowed during the call */
+    const struct uuid *uids;
+    size_t count; /* 0: some were started, and it is not known which */
+    /* NULL, or one for each, and what they have in common */
+    const struct kafka_started_saga *sagas;
+    const char *namespace_, *definition;
+    int32_t revision;
+    int64_t started_at_ms, deadline_at_ms; /* by the database's clock; 0: none */
+    long long mark;
+};
 
 struct kafka_ingest_options { /* rules and texts borrowed until kafka_ingest_stop */
     const struct kafka_rule *const *rules;
@@ -27,10 +44,11 @@ struct kafka_ingest_options { /* rules and texts borrowed until kafka_ingest_sto
     const struct clock *clock;
     uint64_t rng_seed;
     int64_t key_memory_ms; /* how long a key is remembered after its saga; -1: for ever */
-    /* These sagas were started, durably, and are this node's. count 0: some were, and it is not
-     * known which. False: not now; asked again soon, and nothing more is started meanwhile.
-     * thread: a rule's. */
-    bool (*started)(void *ctx, const struct uuid *uids, size_t count);
+    /* These sagas were started, durably, and are this node's. False: not now; asked again soon, and
+     * nothing more is started meanwhile. thread: a rule's. */
+    bool (*started)(void *ctx, const struct kafka_started *started);
+    /* What was so before a transaction begins, for kafka_started.mark. thread: a rule's. */
+    long long (*mark)(void *ctx);
     void *ctx;
 };
 

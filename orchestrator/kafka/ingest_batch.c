@@ -3,7 +3,6 @@
  * known what became of it, or a cursor turned out to be elsewhere, everything begins anew there. */
 #include "kafka/ingest_internal.h"
 
-#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kafka/headers.h"
@@ -21,8 +20,9 @@ int records_init(struct batch *batch, size_t limit, struct err *err)
                              .messages = mem_calloc(limit, sizeof *batch->messages),
                              .verdicts = mem_calloc(limit, sizeof *batch->verdicts),
                              .records = mem_calloc(limit, sizeof *batch->records),
+                             .sagas = mem_calloc(limit, sizeof *batch->sagas),
                              .uids = mem_calloc(limit, sizeof *batch->uids) };
-    if (batch->messages && batch->verdicts && batch->records && batch->uids)
+    if (batch->messages && batch->verdicts && batch->records && batch->sagas && batch->uids)
         return 0;
     records_done(batch);
     return err_set(err, ERR_NOMEM, "a batch of %zu records: out of memory", limit);
@@ -53,6 +53,7 @@ void records_done(struct batch *batch)
     mem_free(batch->records);
     mem_free(batch->parts);
     mem_free(batch->headers);
+    mem_free(batch->sagas);
     mem_free(batch->uids);
     *batch = (struct batch){ 0 };
 }
@@ -309,6 +310,20 @@ static void tell_record(const struct run *run, const struct store_ingest_record 
                  record->reason, "message", record->message, NULL);
 }
 
+/* What began SUSPECT has an entry in its journal, which only a load brings. */
+static void started_add(struct run *run, const struct store_ingest_record *record)
+{
+    struct batch *batch = &run->batch;
+    const struct part *part = run_find_part(run, record->partition);
+    struct kafka_started_saga *saga = &batch->sagas[batch->uid_count];
+    *saga = (struct kafka_started_saga){ 0 };
+    if (record->offset >= part->suspect_until)
+        *saga = (struct kafka_started_saga){ .saga_id = record->saga_id,
+                                             .input = record->input,
+                                             .labels = record->labels };
+    batch->uids[batch->uid_count++] = record->uid;
+}
+
 static void records_written(struct run *run, const struct store_ingest_batch *written)
 {
     struct batch *batch = &run->batch;
@@ -316,7 +331,7 @@ static void records_written(struct run *run, const struct store_ingest_batch *wr
     for (size_t i = 0; i < written->record_count; i++) {
         const struct store_ingest_record *record = &written->records[i];
         if (record->result == INGEST_STARTED)
-            batch->uids[batch->uid_count++] = record->uid;
+            started_add(run, record);
         else if (record->result == INGEST_DEAD || record->result == INGEST_MISMATCH) {
             odd++;
             if (told < LINES_MAX) {
@@ -372,6 +387,31 @@ static void batch_failed(struct run *run, const struct err *err)
     run_failed(run, "a batch of records", err);
 }
 
+static bool tell(struct run *run, const struct kafka_started *started)
+{
+    const struct kafka_ingest_options *options = &run->ingest->options;
+    return options->started(options->ctx, started);
+}
+
+/* While all of it is at hand. Where they are not taken now, their uids are told later. */
+static void tell_whole(struct run *run, const struct store_ingest_batch *written, long long mark)
+{
+    struct batch *batch = &run->batch;
+    const struct kafka_started started = {
+        .uids = batch->uids,
+        .count = batch->uid_count,
+        .sagas = batch->sagas,
+        .namespace_ = written->namespace_,
+        .definition = written->definition,
+        .revision = written->revision,
+        .started_at_ms = written->now_ms,
+        .deadline_at_ms = written->deadline_ms ? written->now_ms + written->deadline_ms : 0,
+        .mark = mark,
+    };
+    if (batch->uid_count && tell(run, &started))
+        batch->uid_count = 0;
+}
+
 void records_write(struct run *run)
 {
     struct err err;
@@ -383,13 +423,14 @@ void records_write(struct run *run)
     run->ends_seen = false;
     if (!written.part_count)
         return;
-    fault_point("before_ingest");
+    const struct kafka_ingest_options *options = &run->ingest->options;
+    long long mark = options->mark(options->ctx);
     if (store_ingest_batch(run->store, &written, &err)) {
         batch_failed(run, &err);
     } else {
-        fault_point("after_ingest");
         run->back_off_ms = 0;
         records_written(run, &written);
+        tell_whole(run, &written, mark);
         bool all = parts_written(run, &written);
         records_drop(&run->batch);
         if (!all) {
@@ -405,14 +446,15 @@ void records_write(struct run *run)
 bool records_tell(struct run *run)
 {
     struct batch *batch = &run->batch;
-    const struct kafka_ingest_options *options = &run->ingest->options;
     if (batch->uid_count) {
-        if (!options->started(options->ctx, batch->uids, batch->uid_count))
+        const struct kafka_started started = { .uids = batch->uids, .count = batch->uid_count };
+        if (!tell(run, &started))
             return false;
         batch->uid_count = 0;
     }
     if (batch->uids_unknown) {
-        if (!options->started(options->ctx, NULL, 0))
+        const struct kafka_started started = { .count = 0 };
+        if (!tell(run, &started))
             return false;
         batch->uids_unknown = false;
     }

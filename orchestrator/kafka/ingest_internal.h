@@ -40,6 +40,7 @@ struct kafka_ingest {
 struct part { /* a partition that the group gave to this node */
     int32_t partition;
     bool stopped;
+    int64_t suspect_until; /* as in the cursor */
     struct partition_reader reader;
     int64_t low, end; /* PARTITION_UNKNOWN: not known */
     int64_t log_end; /* an END event's offset: nothing lies between the cursor and it; or unknown */
@@ -59,8 +60,9 @@ struct batch {
     struct kafka_header *headers; /* of the record that is looked at; grows */
     size_t header_limit;
     size_t read_count;
-    int32_t read_revision; /* what the verdicts rest on */
-    struct uuid *uids;     /* of sagas that were started and that nobody has been told of */
+    int32_t read_revision;            /* what the verdicts rest on */
+    struct kafka_started_saga *sagas; /* what there is of them, just after the commit */
+    struct uuid *uids; /* of sagas that were started and that nobody has been told of */
     size_t uid_count;
     bool uids_unknown; /* some were, and it is not known which */
 };

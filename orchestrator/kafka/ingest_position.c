@@ -264,6 +264,7 @@ static int parts_fill(struct run *run, const struct store_ingest_cursor *cursors
             return err_set(err, ERR_CONFLICT, "partition %" PRId32 " has no cursor yet",
                            part->partition);
         part->stopped = cursor->stopped;
+        part->suspect_until = cursor->suspect_until;
         part->reader = (struct partition_reader){
             .next_offset = cursor->next_offset,
             .taken = cursor->next_offset,

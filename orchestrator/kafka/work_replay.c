@@ -115,7 +115,8 @@ static void tell(const struct work *work, const struct uuid *uids, size_t count)
     enum { AGAIN_MS = 50 };
     const struct kafka_ingest_options *options = &work->ingest->options;
     struct pollfd wait = { .fd = work->ingest->wake_fd, .events = POLLIN };
-    while (!options->started(options->ctx, uids, count) && !work_ends(work))
+    const struct kafka_started started = { .uids = uids, .count = count };
+    while (!options->started(options->ctx, &started) && !work_ends(work))
         (void)poll(&wait, 1, AGAIN_MS); /* EINTR: asked again a little sooner */
 }
 

@@ -186,6 +186,7 @@ struct store_ingest_batch {
      * this order wins. */
     struct store_ingest_record *records;
     size_t record_count;
+    int64_t now_ms; /* result: when the sagas were started, if a part moved */
 };
 /* Cursors by equality, then keys and sagas (owner: this node, no lease yet), dead letters,
  * counters: one transaction. A partition that is not where it was expected does not move and starts

@@ -79,6 +79,7 @@ static int take_move(struct run *run, const PGresult *result, struct err *err)
         };
         struct part *part = run_part(run, columns_int4(&columns));
         int64_t suspect_until = columns_int8(&columns);
+        run->batch->now_ms = columns_time_ms(&columns);
         if (columns.failed || !part)
             return columns.failed ? (int)err->code
                                   : err_set(err, ERR_INTERNAL, "ingest: another cursor moved");

@@ -83,7 +83,7 @@ const struct stmt ingest_stmts[INGEST_STMT_COUNT] = {
         U(6, before_offset) ", " U(7, before_time_ms) ", " U(8, before_crc) ") AS u"
         " WHERE c.rule = $1 AND c.topic = $2 AND c.partition = u.partition"
         " AND c.next_offset = u.expected AND c.state = 'RUN'"
-        " RETURNING c.partition, c.suspect_until" },
+        " RETURNING c.partition, c.suspect_until, now()" },
     /* Key, saga and the entry SUSPECT, each FROM what the one before it inserted. Keys in the same
      * order as in `start`, records with the same key in theirs. A time of the future, or none, is
      * no time from which a window could be counted: now, or long ago. */

@@ -825,6 +825,52 @@ static void test_sagas_that_were_started_beside_the_engine(void **state)
     assert_memory_equal(&worker.uid, &uids[0], sizeof uids[0]);
 }
 
+/* What was committed of them is at hand: no load, unless the engine has connected anew since the
+ * transaction began, or there is more to a saga than its row. */
+static void test_sagas_that_come_whole_are_not_loaded(void **state)
+{
+    (void)state;
+    static const struct uuid uids[] = { { { 3, 1 } }, { { 3, 2 } } };
+    static const struct engine_started_saga sagas[] = { { .saga_id = "x" }, { .saga_id = NULL } };
+    const struct engine_counters *counters = engine_counters(engine);
+    for (int outdated = 0; outdated < 2; outdated++) {
+        started =
+            (struct engine_started){ .uids = uids,
+                                     .count = 2,
+                                     .sagas = sagas,
+                                     .namespace_ = "default",
+                                     .definition = "two",
+                                     .revision = 1,
+                                     .started_at_ms = NOW_MS,
+                                     .reconnects = atomic_load(&counters->reconnects) - outdated };
+        started.event = (struct engine_event){ .kind = ENGINE_STARTED, .done = started_done };
+        assert_true(engine_post(engine, &started.event));
+        turn();
+        size_t loads = 0, grants = 0;
+        for (struct store_op *op = fake.batch; op; op = op->next) {
+            loads += op->kind == STORE_LOAD_UID;
+            grants += op->kind == STORE_TRANSITION;
+            if (op->kind == STORE_TRANSITION) {
+                assert_int_equal(op->transition->append_seq, 1);
+                assert_memory_equal(&saga_row(op->saga)->uid, &uids[0], sizeof uids[0]);
+                assert_int_equal(saga_row(op->saga)->started_at_ms, NOW_MS);
+            } else {
+                op->result = STORE_NOT_FOUND;
+            }
+        }
+        assert_int_equal(loads, outdated ? 2 : 1);
+        assert_int_equal(grants, outdated ? 0 : 1);
+        /* It was not there after all: the journal's key says so, and it is looked up. */
+        answer(STORE_LOST);
+        if (fake.batch) {
+            for (struct store_op *op = fake.batch; op; op = op->next)
+                op->result = STORE_NOT_FOUND;
+            answer(STORE_NOT_FOUND);
+        }
+        assert_int_equal(worker.tasks, 1);
+    }
+}
+
 /* It is not known which: all of this node's own are listed again. */
 static void test_sagas_that_may_have_been_started_are_looked_for(void **state)
 {
@@ -869,6 +915,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_sagas_that_were_started_beside_the_engine, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_sagas_that_come_whole_are_not_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sagas_that_may_have_been_started_are_looked_for, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_more_started_sagas_than_are_taken_up_at_once, setup,
