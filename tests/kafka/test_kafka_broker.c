@@ -290,15 +290,9 @@ static void test_feed_fills_a_topic(void **state)
     command_expect(counted, NULL, 0, "fed 2 records to fed in ");
     assert_topic(real, "fed",
                  "0:0 k7={\"n\": 7, \"m\": \"7\"}(a=b) 0:1 k8={\"n\": 8, \"m\": \"8\"}(a=b)");
-    const char *const lines[] = {
-        "/bin/sh",
-        "-c",
-        "printf 'k\\t4a4B\\ngone\\n' | \"$0\" --bootstrap \"$1\" --topic lines"
-        " --partitions 1 --lines - --hex",
-        FEED,
-        test_kafka_bootstrap(real),
-        NULL
-    };
+    static const char piped[] = "printf 'k\\t4a4B\\ngone\\n' | \"$0\" --bootstrap \"$1\""
+                                " --topic lines --partitions 1 --lines - --hex";
+    const char *const lines[] = { "/bin/sh", "-c", piped, FEED, test_kafka_bootstrap(real), NULL };
     command_expect(lines, NULL, 0, "fed 2 records");
     assert_topic(real, "lines", "0:0 k=JK 0:1 gone=null");
     const char *const wrong[] = { FEED,      "--bootstrap", test_kafka_bootstrap(real),
@@ -311,7 +305,7 @@ static void test_feed_fills_a_topic(void **state)
 
 /* --- broker.sh by hand ------------------------------------------------------------------------ */
 
-#define BROKER_SH SOURCE_DIR "/tests/kafka/broker.sh"
+static const char broker_sh[] = SOURCE_DIR "/tests/kafka/broker.sh";
 
 static void test_broker_sh_says_why_there_is_none(void **state)
 {
@@ -321,9 +315,9 @@ static void test_broker_sh_says_why_there_is_none(void **state)
     ASSERT_OK(scratch_path("none", folder, &err), &err);
     const char *const no_java[] = { "JAVA_HOME=/nowhere", NULL };
     const char *const no_kafka[] = { "SAGAD_KAFKA_HOME=/nowhere/kafka", NULL };
-    const char *const fetch[] = { "/bin/bash", BROKER_SH, "fetch", NULL };
-    const char *const run[] = { "/bin/bash", BROKER_SH, "run", folder, "1", "2", NULL };
-    const char *const wrong[] = { "/bin/bash", BROKER_SH, "begin", NULL };
+    const char *const fetch[] = { "/bin/bash", broker_sh, "fetch", NULL };
+    const char *const run[] = { "/bin/bash", broker_sh, "run", folder, "1", "2", NULL };
+    const char *const wrong[] = { "/bin/bash", broker_sh, "begin", NULL };
     command_expect(fetch, no_java, 77, "no Java (/nowhere/bin/java)");
     command_expect(wrong, NULL, 2, "broker.sh start DIR PORT");
     KAFKA_OR_SKIP(real);
@@ -347,7 +341,7 @@ static void test_broker_sh_starts_kills_and_stops(void **state)
                                 "if \"$0\" stop \"$1\"; then exit 3; fi\n"
                                 "\"$0\" restart \"$1\" | grep '^bootstrap='\n"
                                 "\"$0\" stop \"$1\"\n";
-    const char *const argv[] = { "/bin/bash", "-c", lines, BROKER_SH, folder, NULL };
+    const char *const argv[] = { "/bin/bash", "-c", lines, broker_sh, folder, NULL };
     const struct test_process_options options = { .name = "by-hand", .argv = argv };
     ASSERT_OK(test_process_must_succeed(&options, 4 * TEST_KAFKA_LIMIT_MS, &err), &err);
 }

@@ -63,11 +63,10 @@ struct poison {
     size_t key_size, value_size;
     const char *reason;
 };
-#define TEXT(text) text, sizeof text - 1
 #define BAD(key_text, value_text, why)                                                             \
     {                                                                                              \
-        .key = key_text, .key_size = sizeof key_text - 1, .value = value_text,                     \
-        .value_size = sizeof value_text - 1, .reason = why                                         \
+        .key = (key_text), .key_size = sizeof(key_text) - 1, .value = (value_text),                \
+        .value_size = sizeof(value_text) - 1, .reason = (why)                                      \
     }
 
 static char big[BIG_BYTES], long_key[257];

@@ -25,6 +25,8 @@ struct test_kafka {
     rd_kafka_mock_cluster_t *mock;
 };
 
+static const char broker_sh[] = SOURCE_DIR "/tests/kafka/broker.sh";
+
 /* --- the broker --- */
 
 static int arguments_set(struct test_kafka *kafka, const char *const *settings, struct err *err)
@@ -36,9 +38,8 @@ static int arguments_set(struct test_kafka *kafka, const char *const *settings, 
     (void)snprintf(kafka->port, sizeof kafka->port, "%d", port); /* all of them fit */
     (void)snprintf(kafka->controller_port, sizeof kafka->controller_port, "%d", controller_port);
     (void)snprintf(kafka->bootstrap, sizeof kafka->bootstrap, "127.0.0.1:%d", port);
-    const char *const fixed[] = { "/bin/bash", SOURCE_DIR "/tests/kafka/broker.sh",
-                                  "run",       kafka->directory,
-                                  kafka->port, kafka->controller_port };
+    const char *const fixed[] = { "/bin/bash",      broker_sh,   "run",
+                                  kafka->directory, kafka->port, kafka->controller_port };
     size_t count = 0;
     for (; count < ARRAY_LEN(fixed); count++)
         kafka->argv[count] = fixed[count];
