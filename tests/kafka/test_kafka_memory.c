@@ -92,7 +92,7 @@ static void test_f5_p8_a_backlog_and_a_slow_database_cost_no_memory(void **state
     KAFKA_OR_SKIP(world.kafka);
     PROVES("P7 P8");
     static const char name[] = "backlog";
-    const int each = test_is_full_size() ? 100 : 15;
+    const int each = test_is_full_size() ? 50 : 15;
     struct err err;
     struct rig *rig = &world.nodes[0];
     world_topic(&world, name, PARTITIONS);
