@@ -12,7 +12,7 @@ int headers_pack(const struct kafka_record *record, struct bytes *ret, struct er
     if (!count)
         return 0;
     CLEANUP(mem_free_p) packed_header *items = mem_calloc(count, sizeof *items);
-    CLEANUP(mem_free_p) packed_header **pointers = mem_calloc(count, sizeof *pointers);
+    CLEANUP(mem_free_p) packed_header **pointers = mem_calloc(count, sizeof(void *));
     if (!items || !pointers)
         return err_set(err, ERR_NOMEM, "headers: out of memory");
     for (size_t i = 0; i < count; i++) {

@@ -774,7 +774,7 @@ int kafka_ingest_start(const struct kafka_ingest_options *options, struct kafka_
     struct rng rng;
     rng_seed(&rng, options->rng_seed);
     struct kafka_ingest *ingest = mem_calloc(1, sizeof *ingest);
-    if (!ingest || !(ingest->runs = mem_calloc(options->rule_count + 1, sizeof *ingest->runs))) {
+    if (!ingest || !(ingest->runs = mem_calloc(options->rule_count + 1, sizeof(void *)))) {
         mem_free(ingest);
         return err_set(err, ERR_NOMEM, "ingest: out of memory");
     }

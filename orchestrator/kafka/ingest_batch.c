@@ -17,7 +17,7 @@ enum { LINES_MAX = 10 }; /* of single records of one batch in the log */
 int records_init(struct batch *batch, size_t limit, struct err *err)
 {
     *batch = (struct batch){ .limit = limit,
-                             .messages = mem_calloc(limit, sizeof *batch->messages),
+                             .messages = mem_calloc(limit, sizeof(void *)),
                              .verdicts = mem_calloc(limit, sizeof *batch->verdicts),
                              .records = mem_calloc(limit, sizeof *batch->records),
                              .sagas = mem_calloc(limit, sizeof *batch->sagas),

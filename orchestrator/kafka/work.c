@@ -130,7 +130,7 @@ static int takeover_text(const struct takeover *takeover, char **ret, struct err
     CLEANUP(mem_free_p)
     Saga__V1__KafkaTakeOverResult__Partition *parts = mem_calloc(count, sizeof *parts);
     CLEANUP(mem_free_p)
-    Saga__V1__KafkaTakeOverResult__Partition **pointers = mem_calloc(count, sizeof *pointers);
+    Saga__V1__KafkaTakeOverResult__Partition **pointers = mem_calloc(count, sizeof(void *));
     if (!parts || !pointers)
         return err_set(err, ERR_NOMEM, "takeover: out of memory");
     for (size_t i = 0; i < count; i++) {
@@ -261,7 +261,7 @@ static void *work_main(void *ctx)
     return NULL;
 }
 
-static int work_new(struct run *run, struct err *err)
+static int work_new(const struct run *run, struct work **ret, struct err *err)
 {
     struct work *work = mem_calloc(1, sizeof *work);
     if (!work)
@@ -279,19 +279,20 @@ static int work_new(struct run *run, struct err *err)
         mem_free(work);
         return (int)err->code;
     }
-    run->work = work;
+    *ret = work;
     return 0;
 }
 
 void work_begin(struct run *run)
 {
     struct err err;
-    if (!run->work && work_new(run, &err)) {
+    struct work *work = run->work;
+    if (!work && work_new(run, &work, &err)) {
         run_failed(run, "beginning what was asked for", &err);
         return;
     }
-    struct work *work = run->work;
-    if (atomic_load(&work->is_busy))
+    run->work = work;
+    if (!work || atomic_load(&work->is_busy))
         return;
     if (work->has_thread)
         (void)pthread_join(work->thread, NULL); /* it is at its last line */

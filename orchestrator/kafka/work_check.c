@@ -321,7 +321,7 @@ static int check_text(struct check *check, char **ret, struct err *err)
         bad->message = fault->message;
         pointers[count++] = bad;
     }
-    qsort(pointers, count, sizeof *pointers, by_count);
+    qsort(pointers, count, sizeof(void *), by_count);
     check->result.n_bad = count;
     check->result.bad = pointers;
     return wire_json_encode(&check->result.base, ret, err);
