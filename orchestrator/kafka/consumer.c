@@ -235,6 +235,16 @@ struct consumer *consumer_close(struct consumer *consumer, int64_t timeout_ms)
     return consumer_end(consumer, false, timeout_ms);
 }
 
+/* Its id is gone with the word that it leaves. Closed before that, a static member stays. */
+static bool is_member(const struct consumer *consumer)
+{
+    char *id = rd_kafka_memberid(consumer->handle);
+    bool is = id && *id;
+    if (id)
+        rd_kafka_mem_free(consumer->handle, id);
+    return is;
+}
+
 struct consumer *consumer_leave(struct consumer *consumer, int64_t timeout_ms)
 {
     if (!consumer || !consumer->joined)
@@ -242,7 +252,7 @@ struct consumer *consumer_leave(struct consumer *consumer, int64_t timeout_ms)
     /* A static member is told to leave by this call alone, never by its close. */
     int64_t until = clock_mono_ms(&clock_system) + timeout_ms;
     bool told = rd_kafka_unsubscribe(consumer->handle) == RD_KAFKA_RESP_ERR_NO_ERROR;
-    while (told && consumer->partition_count && clock_mono_ms(&clock_system) < until) {
+    while (told && is_member(consumer) && clock_mono_ms(&clock_system) < until) {
         struct consumer_event event;
         consumer_poll(consumer, LEAVE_LOOK_MS, &event);
         if (event.message)

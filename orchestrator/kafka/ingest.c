@@ -549,12 +549,13 @@ static void let_go(struct run *run)
     consumer_resume(run->consumer);
 }
 
-/* The group's offsets follow the cursors. */
+/* The group's offsets follow the cursors. timeout_ms 0: in the background, where they have moved;
+ * else all of them, whatever became of what was sent before. */
 static void follow(struct run *run, int timeout_ms)
 {
     struct err err;
     size_t count = 0;
-    bool any = false;
+    bool any = timeout_ms > 0;
     CLEANUP(mem_free_p)
     struct consumer_position *positions = mem_calloc(run->part_count + 1, sizeof *positions);
     if (!positions || run->must_position)
