@@ -5,7 +5,7 @@
 topic=payments.settlements
 old_group=settlers
 partitions=6
-handed_over=$((count / 8 > 10 ? count / 8 : 10)) # so many records the old consumer has in its hands
+handed_over=$((count > 80 ? count / 8 : 10)) # so many records the old consumer has in its hands
 
 cannot_kafka() { # why
     say "SKIPPED: $1" >&2
@@ -201,7 +201,7 @@ cursor() { # expression over the rule's partitions
 }
 
 replay() {
-    local before duplicates i end=$((SECONDS + 60)) why="the topic is read again from its beginning"
+    local before duplicates i end=$((SECONDS + 120)) why="the topic is read again from its beginning"
     before=$(sagas)
     duplicates=$(cursor 'sum(duplicates)')
     audit settlement books >"$directory/books.before" || fail "the books cannot be read"
@@ -216,8 +216,8 @@ replay() {
         show_ctl kafka resume "$topic/$i" --from 0 --reason "$why" || fail "kafka resume"
     done
     show_ctl kafka start settlements --reason "$why" || fail "kafka start"
-    until [ "$(cursor 'sum(duplicates)')" -ge $((duplicates + count)) ]; do
-        [ $SECONDS -lt $end ] || fail "the replay did not come to its end within 60 s"
+    until [ "$(cursor "sum(duplicates) >= $duplicates + $count AND min(seen_at) > now() - interval '5 s'")" = t ]; do
+        [ $SECONDS -lt $end ] || fail "the replay did not come to its end within 120 s"
         sleep 0.2
     done
     show_ctl kafka status || fail "kafka status"
