@@ -6,6 +6,7 @@ topic=payments.settlements
 old_group=settlers
 partitions=6
 handed_over=$((count > 80 ? count / 8 : 10)) # so many records the old consumer has in its hands
+part=$(((count - handed_over + 2) / 3))      # and so many come in each of three parts (or less)
 
 cannot_kafka() { # why
     say "SKIPPED: $1" >&2
@@ -50,13 +51,12 @@ feed() { # file, more arguments
         >>"$directory/feed.log" 2>&1
 }
 
-# The first records are there before sagad is; the rest comes in three parts.
+# The first records are there before sagad has the topic.
 make_records() {
-    local rest=$(((count - handed_over + 2) / 3))
     driver settlement records >"$directory/records"
     head -n "$handed_over" "$directory/records" >"$directory/part-0"
     tail -n "+$((handed_over + 1))" "$directory/records" |
-        split -l "$rest" -d -a 1 --numeric-suffixes=1 - "$directory/part-"
+        split -l "$part" -d -a 1 --numeric-suffixes=1 - "$directory/part-"
 }
 
 # --- the old consumer -----------------------------------------------------------------------------
@@ -156,7 +156,7 @@ kill_reader() {
 
 kill_broker() {
     local feeder
-    wait_for_sagas $(($(sagas) + 1))
+    wait_for_sagas $((handed_over + part + 1)) # it reads the second part
     say "kill -9 the broker, with $(sagas) sagas of $count"
     broker kill
     feed "$directory/part-3" &
@@ -209,14 +209,16 @@ replay() {
     show_ctl kafka stop settlements --reason "$why" || fail "kafka stop"
     until "$build/tests/kafka/feed" --bootstrap "$brokers" --topic "$topic" \
         --forget sagad-settlements >"$directory/forget.out" 2>&1; do
-        [ $SECONDS -lt $end ] || fail "the group's offsets cannot be deleted: $(cat "$directory/forget.out")"
+        [ $SECONDS -lt $end ] ||
+            fail "the group's offsets cannot be deleted: $(cat "$directory/forget.out")"
         sleep 0.2
     done
     for ((i = 0; i < partitions; i++)); do
         show_ctl kafka resume "$topic/$i" --from 0 --reason "$why" || fail "kafka resume"
     done
     show_ctl kafka start settlements --reason "$why" || fail "kafka start"
-    until [ "$(cursor "sum(duplicates) >= $duplicates + $count AND min(seen_at) > now() - interval '5 s'")" = t ]; do
+    until [ "$(cursor "sum(duplicates) >= $duplicates + $count")" = t ] &&
+        [ "$(cursor "min(seen_at) > now() - interval '5 s'")" = t ]; do # kafka status can tell it
         [ $SECONDS -lt $end ] || fail "the replay did not come to its end within 120 s"
         sleep 0.2
     done
