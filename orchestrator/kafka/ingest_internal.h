@@ -1,6 +1,7 @@
 /* Shared by the files of the ingest.
  *
  *   ingest.c           the threads, and what a rule's thread does over and over
+ *   ingest_look.c      what is wanted of the rule, and whether it may run
  *   ingest_position.c  where the partitions begin: cursors, the log's ends, the group's offsets
  *   ingest_batch.c     records gathered, read, written; what became of them
  *   work.c             what people asked for, in a thread of its own: TAKEOVER here,
@@ -129,6 +130,14 @@ static inline bool run_ends(const struct run *run)
  * while, which doubles each time. */
 void run_failed(struct run *run, const char *what, const struct err *err);
 struct part *run_find_part(struct run *run, int32_t partition); /* NULL: not this node's */
+
+/* ingest_look.c: each when it is due, with what follows kept in the run */
+void look_database(struct run *run, int64_t now);
+void look_topic(struct run *run, int64_t now);
+/* A sign of the brokers, and where the logs begin by now. */
+void look_probe(struct run *run, int64_t now);
+const char *look_problem(const struct run *run); /* why it cannot run; NULL: it can */
+void look_drop_definition(struct run *run);
 
 /* ingest_position.c */
 /* The group's word has changed, or a cursor may be elsewhere: all partitions begin anew. */
