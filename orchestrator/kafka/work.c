@@ -60,10 +60,9 @@ static int check_members(struct consumer *consumer, const char *group, struct er
         return (int)err->code;
     if (!count)
         return 0;
-    return err_reason(
-        err, ERR_PRECONDITION, "GROUP_HAS_MEMBERS",
-        "GROUP_HAS_MEMBERS: %zu consumers are in the group %s, as %s: stop them first", count,
-        group, member);
+    return err_reason(err, ERR_PRECONDITION, "GROUP_HAS_MEMBERS",
+                      "the group %s has members (%zu, the first is %s): stop its consumers first",
+                      group, count, member);
 }
 
 /* Where the rule would begin in a partition that the group has no offset of. */
@@ -109,8 +108,7 @@ static int takeover_ask(const struct work *work, struct consumer *consumer, cons
         any = any || ret->offsets[i].offset >= 0;
     if (!any)
         return err_reason(err, ERR_PRECONDITION, "GROUP_HAS_NO_OFFSETS",
-                          "GROUP_HAS_NO_OFFSETS: the group %s has none on %s", group,
-                          work->rule->topic);
+                          "the group %s has none on %s", group, work->rule->topic);
     /* The ends after the offsets, and the members once more: nobody moved on in between. */
     if (work_positions(work, consumer, start_time(work->rule), &ret->starts, &starts, err) ||
         work_positions(work, consumer, ADMIN_END, &ret->ends, &ends, err) ||

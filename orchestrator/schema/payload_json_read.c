@@ -447,6 +447,9 @@ static int parse(const char *text, size_t size, json_t **ret, bool *ret_inexact,
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
     json_error_t where;
+    const char *nul = memchr(text, '\0', size);
+    if (nul) /* jansson reads on behind it, as if it were a blank */
+        return err_set(err, ERR_INVALID, "byte %zu: NUL is no JSON", (size_t)(nul - text) + 1);
     *ret_inexact = false;
     *ret = json_loadb(text, size, flags, &where);
     if (!*ret && json_error_code(&where) == json_error_numeric_overflow) {

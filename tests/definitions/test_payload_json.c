@@ -339,6 +339,29 @@ static const struct {
       "test.kinds.Small has no such field" },
 };
 
+/* Wherever it stands; within a string it is spelled \\u0000. */
+static void test_a_nul_byte_is_no_json(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t size;
+        const char *part;
+    } cases[] = {
+        { "{\"aInt32\":1}\0", 13, "byte 13: NUL is no JSON" },
+        { "{\"aInt32\":1\0}", 13, "byte 12: NUL is no JSON" },
+        { "\0{}", 3, "byte 1: NUL is no JSON" },
+        { "{\"aString\":\"\0\"}", 15, "byte 13: NUL is no JSON" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CLEANUP(bytes_done) struct bytes read = { 0 };
+        struct err err;
+        assert_int_equal(read_json(KINDS, cases[i].text, cases[i].size, &read, &err), ERR_INVALID);
+        if (!strstr(err.msg, cases[i].part))
+            fail_msg("%s, not %s", err.msg, cases[i].part);
+    }
+}
+
 static void test_texts_are_refused_with_the_place(void **state)
 {
     (void)state;
@@ -697,6 +720,7 @@ int main(void)
         cmocka_unit_test(test_floating_point_is_as_python_prints_it),
         cmocka_unit_test(test_other_spellings_are_read_as_python_reads_them),
         cmocka_unit_test(test_texts_are_refused_with_the_place),
+        cmocka_unit_test(test_a_nul_byte_is_no_json),
         cmocka_unit_test(test_bytes_that_have_no_form_in_json),
         cmocka_unit_test(test_odd_bytes),
         cmocka_unit_test(test_depth_is_bounded),
