@@ -43,7 +43,7 @@ static void handle(int signal_number, void (*handler)(int))
 void signals_take(void)
 {
     handle(SIGPIPE, SIG_IGN);
-    handle(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write */
+    handle(SIGXFSZ, SIG_IGN);  /* a file that may not grow is an error of its write */
     handle(SIGCHLD, on_child); /* the default would drop it instead of letting it wait */
     for (int i = 0; i < END_SIGNALS; i++)
         handle(end_signals[i], on_second_signal); /* process 1 gets no signal without a handler */

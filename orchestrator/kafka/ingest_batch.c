@@ -3,6 +3,7 @@
  * known what became of it, or a cursor turned out to be elsewhere, everything begins anew there. */
 #include "kafka/ingest_internal.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kafka/headers.h"
@@ -425,9 +426,11 @@ void records_write(struct run *run)
         return;
     const struct kafka_ingest_options *options = &run->ingest->options;
     long long mark = options->mark(options->ctx);
+    fault_point("before_ingest");
     if (store_ingest_batch(run->store, &written, &err)) {
         batch_failed(run, &err);
     } else {
+        fault_point("after_ingest");
         run->back_off_ms = 0;
         records_written(run, &written);
         tell_whole(run, &written, mark);

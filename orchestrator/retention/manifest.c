@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 256 * 1024, DIGEST_BYTES = 32, TIME_SIZE = 64 };
-static const char data_end[] = ".jsonl";
+#define DATA_END ".jsonl"
 
 void manifest_name(const char *file, char ret[NAME_MAX + 1])
 {
-    size_t size = strlen(file) - (sizeof data_end - 1);
+    size_t size = strlen(file) - (sizeof DATA_END - 1);
     (void)snprintf(ret, NAME_MAX + 1, "%.*s.manifest.json", (int)size, file);
 }
 

@@ -88,21 +88,22 @@ static void test_status_tells_each_partition_and_what_to_do(void **state)
         "\"topicRetention\":\"604800s\",\"partitions\":[" PARTITION(
             "0",
             "\"state\":\"STATE_RUNNING\",\"endOffset\":\"110\",\"lag\":\"10\","
-            "\"ratePerS\":\"7\",\"suspectUntil\":\"105\"," SEEN) "," PARTITION("1", "\"state\":"
-                                                                                    "\"STATE_"
-                                                                                    "RUNNING\","
-                                                                                    "\"endOffset\":"
-                                                                                    "\"102\","
-                                                                                    "\"lag\":\"2\","
-                                                                                    "\"pausedWhy\":"
-                                                                                    "\"max_running "
-                                                                                    "is "
-                                                                                    "reached\""
-                                                                                    "," SEEN) "," PARTITION("2",
-                                                                                                            GAP) "," PARTITION("3",
-                                                                                                                               "\"state\":\"STATE_RUNNING\",\"endOffset\":\"-1\"") "," PARTITION("4",
-                                                                                                                                                                                                 "\"state\":\"STATE_RUNNING\",\"endOffset\":\"100\",\"ratePerS\":\"9\","
-                                                                                                                                                                                                 "\"seenTime\":\"2026-03-02T14:05:11Z\",\"node\":\"n2\"") "]",
+            "\"ratePerS\":\"7\",\"suspectUntil\":\"105\"," SEEN) "," PARTITION("1",
+                                                                               "\"state\":"
+                                                                               "\"STATE_"
+                                                                               "RUNNING\","
+                                                                               "\"endOffset\":"
+                                                                               "\"102\","
+                                                                               "\"lag\":\"2\","
+                                                                               "\"pausedWhy\":"
+                                                                               "\"max_running "
+                                                                               "is "
+                                                                               "reached\""
+                                                                               "," SEEN) "," PARTITION("2",
+                                                                                                       GAP) "," PARTITION("3",
+                                                                                                                          "\"state\":\"STATE_RUNNING\",\"endOffset\":\"-1\"") "," PARTITION("4",
+                                                                                                                                                                                            "\"state\":\"STATE_RUNNING\",\"endOffset\":\"100\",\"ratePerS\":\"9\","
+                                                                                                                                                                                            "\"seenTime\":\"2026-03-02T14:05:11Z\",\"node\":\"n2\"") "]",
         "settlements: IN PART at n1, but for 1 partition\n"
         "  topic payments starts settlement, group g1\n"
         "  the broker keeps records 7 days, keys are remembered for ever\n"
