@@ -113,13 +113,11 @@ static int row_write(struct run *run, struct store_ingest_wanted *ret, struct er
     return store_ingest_rule(run->store, &row, ret, err);
 }
 
-/* Has a person let a partition go on that is stopped here? */
-static int stopped_look(struct run *run, struct err *err)
+/* Has a person let a partition go on that is stopped here, or moved a cursor? The latter needs the
+ * rule stopped, but that may be over before this thread has seen it. */
+static int cursors_look(struct run *run, struct err *err)
 {
-    bool any = false;
-    for (size_t i = 0; i < run->part_count; i++)
-        any = any || run->parts[i].stopped;
-    if (!any || run->must_position)
+    if (!run->part_count || run->must_position)
         return 0;
     struct store_ingest_cursor *cursors = NULL;
     size_t count = 0;
@@ -127,9 +125,12 @@ static int stopped_look(struct run *run, struct err *err)
         return (int)err->code;
     for (size_t i = 0; i < count; i++) {
         struct part *part = run_find_part(run, cursors[i].partition);
-        if (part && part->stopped && !cursors[i].stopped) {
-            log_line(LOG_INFO, "a stopped partition goes on", "rule", run->rule->name, "topic",
-                     run->rule->topic, "partition", log_fmt("%" PRId32, part->partition), "cursor",
+        if (!part || cursors[i].stopped)
+            continue;
+        if (part->stopped || part->reader.next_offset != cursors[i].next_offset) {
+            log_line(LOG_INFO, part->stopped ? "a stopped partition goes on" : "a cursor was moved",
+                     "rule", run->rule->name, "topic", run->rule->topic, "partition",
+                     log_fmt("%" PRId32, part->partition), "cursor",
                      log_fmt("%" PRId64, cursors[i].next_offset), NULL);
             position_again(run, 0);
         }
@@ -159,7 +160,7 @@ static int look_once(struct run *run, int64_t now, struct err *err)
         run->definition_at = now + DEFINITION_MS;
         run->definition_stale = false;
     }
-    return stopped_look(run, err);
+    return cursors_look(run, err);
 }
 
 void look_database(struct run *run, int64_t now)
