@@ -11,14 +11,14 @@ set -euo pipefail
 # suite        everyday  full: the seconds that it may take on 2 cores; -: not at this size
 budgets="
 unit           60        300
-integration    480       1800
+integration    600       1800
 sim            180       900
 fault          150       1200
 fuzz           240       1200
 model          240       900
 never-guess    180       900
 definitions    120       900
-kafka          240       900
+kafka          360       900
 tsan           -         1800
 "
 
