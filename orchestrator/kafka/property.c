@@ -37,8 +37,8 @@ static const struct {
     { "delivery.timeout.ms", "an event is tried until it is there" },
     { "delivery.report.only.error", "an event is done when it is known to be there" },
     { "partitioner", "events of a saga go to one partition, that of its key" },
-    { "plugin.library.paths", "code of others does not run within sagad" },
-    { "interceptors", "code of others does not run within sagad" },
+    { "plugin.library.paths", "sagad loads no library that a setting names" },
+    { "interceptors", "sagad loads no library that a setting names" },
     { "opaque", "it is no setting" },
 };
 

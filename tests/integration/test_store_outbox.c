@@ -9,6 +9,7 @@
 #include "store/outbox.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { ALL = 0xffff, LIMIT = 64, TTL_MS = 60000 };
 
@@ -325,7 +326,7 @@ static void test_pages_go_round_and_have_the_first_event_of_each_saga(void **sta
             const struct store_event *event = &page.events[i];
             assert_int_equal(event->id.part, STORE_EVENT_START);
             assert_ascends(&last[uuid_shard(&event->id.uid) / 16], &event->id.uid);
-            count += seen[atoi(event->saga.saga_id + 1)]++ == 0;
+            count += seen[strtol(event->saga.saga_id + 1, NULL, 10)]++ == 0;
         }
         for (size_t i = 0; i < OUTBOX_SLICES; i++)
             if (!page.cursors[i].begun)

@@ -107,7 +107,7 @@ static const struct value_case {
     { "librdkafka.group.id", "g", "cannot be set: that is group" },
     { "librdkafka.isolation.level", "read_uncommitted", "that were aborted start nothing" },
     { "librdkafka.rebalance_cb", "1", "it is no setting" },
-    { "librdkafka.plugin.library.paths", "/tmp/x.so", "code of others" },
+    { "librdkafka.plugin.library.paths", "/tmp/x.so", "loads no library" },
 };
 
 static void test_values_of_each_key(void **state)
