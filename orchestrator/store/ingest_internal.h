@@ -16,6 +16,8 @@ struct store_ingest {
     const struct clock *clock;
     int wake_fd;
     struct rng rng;
+    int64_t letter_ms;     /* of the last dead letter's id */
+    unsigned letter_count; /* and which of that millisecond it is */
 
     PGconn *conn;        /* NULL: not connected */
     int64_t deadline_ms; /* monotonic; of the call */

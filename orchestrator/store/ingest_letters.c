@@ -37,14 +37,23 @@ static void put_letter(struct params *params, const struct item *item)
     params_text(params, sound(item->message, LIMIT_ERROR_MESSAGE_BYTES, "no readable message"));
 }
 
-/* Letters of one millisecond are in order, too: the n-th of its statement has n in the 12 bits
- * behind the version. */
-static struct uuid letter_id(struct store_ingest *ingest, size_t n)
+/* The next id: above each one before it, also within a millisecond (the count stands in the 12 bits
+ * behind the version; RFC 9562, 6.2) and when the clock goes back. So letters are listed and
+ * replayed in the order in which they came. */
+static struct uuid letter_id(struct store_ingest *ingest)
 {
+    int64_t now_ms = clock_wall_ms(ingest->clock);
+    if (now_ms > ingest->letter_ms) {
+        ingest->letter_ms = now_ms;
+        ingest->letter_count = 0;
+    } else if (++ingest->letter_count == 1 << 12) {
+        ingest->letter_ms++;
+        ingest->letter_count = 0;
+    }
     uint8_t last = (uint8_t)rng_next(&ingest->rng);
-    struct uuid id = uuid_v7(clock_wall_ms(ingest->clock), &ingest->rng, last);
-    id.bytes[6] = (uint8_t)(0x70 | (n >> 8 & 0x0f));
-    id.bytes[7] = (uint8_t)n;
+    struct uuid id = uuid_v7(ingest->letter_ms, &ingest->rng, last);
+    id.bytes[6] = (uint8_t)(0x70 | ingest->letter_count >> 8);
+    id.bytes[7] = (uint8_t)ingest->letter_count;
     return id;
 }
 
@@ -57,7 +66,7 @@ int run_letters(struct run *run, struct err *err)
         struct item *item = &run->items[i];
         if (!item->is_letter || item->inserted)
             continue;
-        item->letter_id = letter_id(run->ingest, count);
+        item->letter_id = letter_id(run->ingest);
         put_letter(params, item);
         run->picked[count++] = item;
     }
