@@ -1,6 +1,6 @@
 module sagad.dev/go
 
-go 1.26.0
+go 1.26.0 // "invalid go version": yours is too old, as is that of Debian 12. From 1.21 on a Go fetches this one itself.
 
 require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1

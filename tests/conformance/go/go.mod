@@ -1,6 +1,6 @@
 module sagad.dev/conformance
 
-go 1.26.0
+go 1.26.0 // "invalid go version": yours is too old, as is that of Debian 12. From 1.21 on a Go fetches this one itself.
 
 require (
 	github.com/go-sql-driver/mysql v1.10.1
