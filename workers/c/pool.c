@@ -17,6 +17,7 @@ int pool_init(struct pool *pool, const char *worker_id, int64_t drain_ms, const 
     memset(pool, 0, sizeof *pool);
     pool->clock = *clock;
     pool->drain_ms = drain_ms;
+    pool->output_bytes_max = SAGA_OUTPUT_MAX;
     rng_seed(&pool->rng, seed);
     (void)snprintf(pool->instance, sizeof pool->instance, "%016llx%016llx",
                    (unsigned long long)rng_next(&pool->rng),

@@ -56,6 +56,7 @@ struct pool {
 
     bool draining;
     int64_t drain_ms, drain_until_ms;
+    size_t output_bytes_max; /* of a task */
     struct saga_worker_stats stats;
 };
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -38,6 +39,9 @@ struct saga_worker {
     struct stream *streams; /* owned */
     size_t stream_count;
     int threads;
+    int message_bytes_max;
+    int64_t (*mono_ms)(void *ctx);
+    void *mono_ctx;
     bool handle_signals;
     int drain_fd; /* eventfd: readable once a drain was asked for; never read */
 
@@ -45,6 +49,8 @@ struct saga_worker {
     pthread_cond_t work; /* a task is queued, or stopping */
     pthread_cond_t io;   /* something for an I/O thread that has no stream, or stopping */
 };
+
+_Static_assert(offsetof(struct saga_worker, pool) == 0, "a pool is its worker: saga_task_end");
 
 static int fail(struct saga_error *error, const struct err *err)
 {
@@ -71,6 +77,12 @@ static int check_options(const struct saga_worker_options *options, struct err *
                        options->threads);
     if (options->drain_ms < 0 || options->drain_ms > DRAIN_MS_MAX)
         return err_set(err, ERR_INVALID, "drain_ms is 0 to %d", DRAIN_MS_MAX);
+    if (options->output_bytes_max < 0 || options->output_bytes_max > SAGA_OUTPUT_HARD_MAX)
+        return err_set(err, ERR_INVALID, "output_bytes_max is 0 to %d, not %d",
+                       SAGA_OUTPUT_HARD_MAX, options->output_bytes_max);
+    if (options->message_bytes_max < 0 || options->message_bytes_max > SAGA_MESSAGE_HARD_MAX)
+        return err_set(err, ERR_INVALID, "message_bytes_max is 0 to %d, not %d",
+                       SAGA_MESSAGE_HARD_MAX, options->message_bytes_max);
     return 0;
 }
 
@@ -92,6 +104,28 @@ static int add_streams(struct saga_worker *worker, const char *const *addresses,
             return err_set(err, ERR_NOMEM, "addresses");
     }
     return 0;
+}
+
+static int64_t given_mono_ms(void *ctx)
+{
+    const struct saga_worker *worker = ctx;
+    return worker->mono_ms(worker->mono_ctx);
+}
+
+static void take_options(struct saga_worker *worker, const struct saga_worker_options *options)
+{
+    worker->threads = options->threads ? options->threads : DEFAULT_THREADS;
+    worker->handle_signals = options->handle_signals;
+    worker->message_bytes_max =
+        options->message_bytes_max ? options->message_bytes_max : SAGA_MESSAGE_MAX;
+    if (options->output_bytes_max)
+        worker->pool.output_bytes_max = (size_t)options->output_bytes_max;
+    worker->mono_ms = options->mono_ms;
+    worker->mono_ctx = options->mono_ctx;
+    if (options->mono_ms)
+        worker->pool.clock = (struct clock){ .wall_ms = clock_system.wall_ms,
+                                             .mono_ms = given_mono_ms,
+                                             .ctx = worker };
 }
 
 int saga_worker_new(const struct saga_worker_options *options, struct saga_worker **ret_worker,
@@ -119,8 +153,7 @@ int saga_worker_new(const struct saga_worker_options *options, struct saga_worke
     pthread_cond_init(&worker->work, NULL);
     pthread_cond_init(&worker->io, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    worker->threads = options->threads ? options->threads : DEFAULT_THREADS;
-    worker->handle_signals = options->handle_signals;
+    take_options(worker, options);
     worker->drain_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool ok = worker->drain_fd >= 0;
     if (!ok)
@@ -233,7 +266,10 @@ static void *run_handlers(void *ctx)
         unlock(worker);
         handler->run(task, handler->ctx);
         pthread_mutex_lock(&pool->lock);
-        pool_finish(pool, task, now_ms(worker));
+        if (task->kept && !task->ended)
+            task->returned = true; /* saga_task_end finishes it */
+        else
+            pool_finish(pool, task, now_ms(worker));
         unlock(worker);
         pthread_mutex_lock(&pool->lock);
     }
@@ -241,11 +277,29 @@ static void *run_handlers(void *ctx)
     return NULL;
 }
 
+void saga_task_end(struct saga_task *task)
+{
+    pthread_mutex_t *lock = task->lock;
+    pthread_mutex_lock(lock);
+    struct pool *pool = task->session->pool;
+    struct saga_worker *worker = (struct saga_worker *)pool; /* its first member */
+    task->ended = true;
+    if (task->returned)
+        pool_finish(pool, task, now_ms(worker));
+    pthread_cond_broadcast(&worker->work); /* a task of the same handler may wait */
+    unlock(worker);
+}
+
 /* The I/O threads. */
 
-/* Until then, or somebody has something for us. */
+/* Until then, or somebody has something for us. In short pieces: the clock may be one that jumps.
+ */
 static void wait_offline(struct saga_worker *worker, int64_t until_ms)
 {
+    int64_t left_ms = until_ms - now_ms(worker);
+    if (left_ms > IO_WAIT_MS)
+        left_ms = IO_WAIT_MS;
+    until_ms = clock_mono_ms(&clock_system) + (left_ms > 0 ? left_ms : 0);
     struct timespec until = { .tv_sec = (time_t)(until_ms / 1000),
                               .tv_nsec = (long)(until_ms % 1000) * 1000000 };
     (void)pthread_cond_timedwait(&worker->io, &worker->pool.lock, &until); /* or woken: look */
@@ -273,7 +327,7 @@ static void open_stream(struct stream *stream)
 {
     struct saga_worker *worker = stream->worker;
     struct err err;
-    int rc = transport_open(stream->transport, stream->address, &err);
+    int rc = transport_open(stream->transport, stream->address, worker->message_bytes_max, &err);
     pthread_mutex_lock(&worker->pool.lock);
     session_opened(&stream->session, now_ms(worker));
     unlock_io(stream);

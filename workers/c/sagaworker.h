@@ -29,13 +29,16 @@
 #include <stdint.h>
 
 enum {
-    SAGA_HANDLERS_MAX = 256,       /* of a worker */
-    SAGA_HANDLER_NAME_MAX = 128,   /* bytes, like worker id and error code */
-    SAGA_IN_FLIGHT_MAX = 10000,    /* of a handler */
-    SAGA_THREADS_MAX = 1024,       /* of a worker */
-    SAGA_ADDRESSES_MAX = 16,       /* of a worker */
-    SAGA_OUTPUT_MAX = 256 * 1024,  /* bytes of a task's output */
-    SAGA_ERROR_MESSAGE_MAX = 1024, /* bytes; longer ones are cut at a character */
+    SAGA_HANDLERS_MAX = 256,          /* of a worker */
+    SAGA_HANDLER_NAME_MAX = 128,      /* bytes, like worker id and error code */
+    SAGA_IN_FLIGHT_MAX = 10000,       /* of a handler */
+    SAGA_THREADS_MAX = 1024,          /* of a worker */
+    SAGA_ADDRESSES_MAX = 16,          /* of a worker */
+    SAGA_OUTPUT_MAX = 256 * 1024,     /* bytes of a task's output: the default, ... */
+    SAGA_OUTPUT_HARD_MAX = 1 << 20,   /* ... and what it can be raised to */
+    SAGA_MESSAGE_MAX = 4 << 20,       /* bytes of a message that is received: the default, ... */
+    SAGA_MESSAGE_HARD_MAX = 64 << 20, /* ... and what it can be raised to */
+    SAGA_ERROR_MESSAGE_MAX = 1024,    /* bytes; longer ones are cut at a character */
     SAGA_RETRY_AFTER_MS_MAX = 24 * 3600 * 1000,
 };
 
@@ -46,14 +49,21 @@ struct saga_error { /* meaningful only after a call that did not return 0 */
     char message[320];
 };
 
-struct saga_worker_options {      /* zero is the default of each field but the first two */
-    const char *const *addresses; /* "host:port" or "unix:/path", ended by NULL: one, or all nodes
-                                   * of a database, each by an address of its own */
-    const char *worker_id;        /* stable name, 1-128 bytes, shown to operators */
-    int threads;                  /* that run handlers; default 4 */
-    int64_t drain_ms;             /* how long a drain waits for acknowledgements; default 30,000 */
-    bool handle_signals;          /* SIGTERM and SIGINT drain while saga_worker_run runs (a second
-                                   * one ends the process); one such worker in a process */
+struct saga_worker_options {       /* zero is the default of each field but the first two */
+    const char *const *addresses;  /* "host:port" or "unix:/path", ended by NULL: one, or all nodes
+                                    * of a database, each by an address of its own */
+    const char *worker_id;         /* stable name, 1-128 bytes, shown to operators */
+    int threads;                   /* that run handlers; default 4 */
+    int64_t drain_ms;              /* how long a drain waits for acknowledgements; default 30,000 */
+    bool handle_signals;           /* SIGTERM and SIGINT drain while saga_worker_run runs (a second
+                                    * one ends the process); one such worker in a process */
+    int output_bytes_max;          /* of a task's output; no more than the orchestrators take.
+                                    * Default SAGA_OUTPUT_MAX */
+    int message_bytes_max;         /* of a message of the orchestrator. Default SAGA_MESSAGE_MAX */
+    int64_t (*mono_ms)(void *ctx); /* for tests: the time that all times here go by, milliseconds
+                                    * that never go back; any thread, without waiting. NULL: the
+                                    * system's monotonic clock */
+    void *mono_ctx;                /* borrowed until saga_worker_free */
 };
 
 struct saga_worker_stats {
@@ -187,6 +197,30 @@ int saga_task_not_done(struct saga_task *task);
 int saga_task_still_unknown(struct saga_task *task, const char *code, const char *message);
 /* It may have happened. A probe: as saga_task_still_unknown. */
 int saga_task_unknown(struct saga_task *task, const char *code, const char *message);
+
+/* Says for you whether anything can have been sent, from the error of a call that the handler made:
+ * RETRY where the code proves that it was not (nobody listens, no such name, no connection came
+ * about), else UNKNOWN. Call it for the step that failed: of a call that had got through to the
+ * other side before, say saga_task_unknown yourself. As above otherwise. */
+enum saga_client {
+    SAGA_CLIENT_CONNECT = 1, /* code: errno of connect(2) or of its SO_ERROR */
+    SAGA_CLIENT_RESOLVE,     /* code: what getaddrinfo(3) returned */
+    SAGA_CLIENT_CURL, /* code: CURLcode of curl_easy_perform, of a request without redirects */
+    SAGA_CLIENT_POSTGRESQL, /* code: PQstatus of a connection that PQconnectdb or PQconnectPoll just
+                             * made; not of one that served before */
+    SAGA_CLIENT_MYSQL       /* code: mysql_errno after mysql_real_connect */
+};
+int saga_task_failed(struct saga_task *task, enum saga_client client, int code,
+                     const char *message);
+
+/* For handlers whose work goes on without their thread (an event loop, callbacks): the task stays
+ * in flight after the handler returned, until saga_task_end. Its leases are extended, it counts for
+ * max_in_flight, and saga_worker_run waits for it. Called by the handler. The task is then used by
+ * one thread at a time, and its pointers are valid until saga_task_end. */
+void saga_task_keep(struct saga_task *task);
+/* Once for a kept task, from any thread, also before the handler returns: reports the outcome that
+ * was set last, UNKNOWN without one. The task is not yours any more. */
+void saga_task_end(struct saga_task *task);
 
 /* The guard of a participant's database (sql/guard). Options NULL: as they come. */
 struct saga_guard_options {

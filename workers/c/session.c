@@ -190,6 +190,7 @@ static int receive_task(struct session *session, Saga__V1__Task **message, int64
     task->clock = &pool->clock;
     task->lock = &pool->lock;
     task->draining = &pool->draining;
+    task->output_bytes_max = pool->output_bytes_max;
     task->came_ms = now_ms;
     task->lease.confirmed_ms = since_ms;
     task->lease.lease_ms = lease_ms;

@@ -11,6 +11,7 @@ int task_new(Saga__V1__Task *message, struct saga_task **ret_task)
         return -1;
     task->message = message;
     task->fence = message->fence;
+    task->output_bytes_max = SAGA_OUTPUT_MAX;
     memcpy(task->uid, message->saga_uid.data, TASK_UID_SIZE);
     *ret_task = task;
     return 0;
@@ -207,6 +208,11 @@ int saga_task_thread(const struct saga_task *task)
     return task->thread;
 }
 
+void saga_task_keep(struct saga_task *task)
+{
+    task->kept = true;
+}
+
 /* Time. */
 
 static struct task_lease lease_now(const struct saga_task *task, bool *ret_draining)
@@ -262,7 +268,7 @@ static int set_success(struct saga_task *task, Saga__V1__Outcome kind, const voi
                        size_t size, bool ours)
 {
     struct bytes copy;
-    if (size > SAGA_OUTPUT_MAX || mem_bytes_copy(output, size, &copy) != 0)
+    if (size > task->output_bytes_max || mem_bytes_copy(output, size, &copy) != 0)
         return -1;
     task_outcome_clear(&task->outcome);
     task->outcome.kind = kind;

@@ -52,6 +52,9 @@ struct saga_task {
     uint8_t uid[TASK_UID_SIZE];
     int64_t fence;
     int thread;
+    bool kept, returned, ended; /* saga_task_keep; its handler; saga_task_end. `ended` and
+                                 * `returned` are guarded by pool->lock */
+    size_t output_bytes_max;
     struct task_lease lease;
     struct task_outcome outcome;
     const struct clock *clock; /* borrowed */

@@ -66,7 +66,7 @@ static grpc_arg int_arg(const char *key, int value)
     return arg;
 }
 
-static grpc_channel *channel_create(const char *address)
+static grpc_channel *channel_create(const char *address, int message_bytes_max)
 {
     grpc_arg items[] = {
         int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
@@ -76,7 +76,7 @@ static grpc_channel *channel_create(const char *address)
         int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, 10000),
         int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000),
         int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0), /* no limit: the stream may be idle */
-        int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, TRANSPORT_MESSAGE_MAX),
+        int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, message_bytes_max),
     };
     grpc_channel_args channel_args = { .num_args = ARRAY_LEN(items), .args = items };
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
@@ -115,9 +115,10 @@ static bool start_call(struct transport *transport)
            start_receive(transport);
 }
 
-int transport_open(struct transport *transport, const char *address, struct err *err)
+int transport_open(struct transport *transport, const char *address, int message_bytes_max,
+                   struct err *err)
 {
-    transport->channel = channel_create(address);
+    transport->channel = channel_create(address, message_bytes_max);
     transport->ended = false;
     transport->status = GRPC_STATUS_UNKNOWN;
     transport->details = grpc_empty_slice();

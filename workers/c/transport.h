@@ -9,8 +9,6 @@
 
 #include <stdint.h>
 
-enum { TRANSPORT_MESSAGE_MAX = 4 * 1024 * 1024 };
-
 enum transport_event {
     TRANSPORT_NOTHING, /* the time is over, or somebody woke us */
     TRANSPORT_MESSAGE, /* one came in */
@@ -23,8 +21,9 @@ struct transport; /* opaque */
 MUST_USE int transport_new(struct transport **ret_transport, struct err *err);
 struct transport *transport_free(struct transport *transport); /* closed; NULL is fine */
 
-/* "host:port" or "unix:/path". A fresh connection each time. */
-MUST_USE int transport_open(struct transport *transport, const char *address, struct err *err);
+/* "host:port" or "unix:/path". A fresh connection each time. A longer message ends the stream. */
+MUST_USE int transport_open(struct transport *transport, const char *address, int message_bytes_max,
+                            struct err *err);
 /* One at a time: not before TRANSPORT_SENT of the one before. The bytes are copied. */
 MUST_USE int transport_send(struct transport *transport, const struct bytes *message,
                             struct err *err);
