@@ -344,6 +344,10 @@ static void test_wrong_options_are_named(void **state)
         { .addresses = one, .worker_id = "w", .threads = -1 },
         { .addresses = one, .worker_id = "w", .threads = SAGA_THREADS_MAX + 1 },
         { .addresses = one, .worker_id = "w", .drain_ms = -1 },
+        { .addresses = one, .worker_id = "w", .output_bytes_max = -1 },
+        { .addresses = one, .worker_id = "w", .output_bytes_max = SAGA_OUTPUT_HARD_MAX + 1 },
+        { .addresses = one, .worker_id = "w", .message_bytes_max = -1 },
+        { .addresses = one, .worker_id = "w", .message_bytes_max = SAGA_MESSAGE_HARD_MAX + 1 },
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
         assert_int_not_equal(saga_worker_new(&wrong[i], &worker, &error), 0);

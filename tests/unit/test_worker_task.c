@@ -4,6 +4,9 @@
 
 #include "task.h"
 
+#include <errno.h>
+#include <netdb.h>
+
 struct fixture {
     struct saga_task task;
     Saga__V1__Task wire;
@@ -40,6 +43,7 @@ static int setup(void **state)
     fixture.labels[0] = &fixture.label;
     fixture.start.seconds = 1700000000;
     fixture.start.nanos = 123456789;
+    fixture.task.output_bytes_max = SAGA_OUTPUT_MAX;
     Saga__V1__Task *wire = &fixture.wire;
     wire->namespace_ = text_namespace;
     wire->definition = text_definition;
@@ -229,6 +233,43 @@ static void test_messages_are_made_fit_to_be_sent(void **state)
     assert_int_equal(strlen(task->outcome.message), SAGA_ERROR_MESSAGE_MAX - 1);
 }
 
+/* Only what proves that nothing was sent is RETRY. */
+static void test_an_error_of_a_client_is_retry_only_if_nothing_was_sent(void **state)
+{
+    struct fixture *fixture = *state;
+    struct saga_task *task = &fixture->task;
+    static const struct {
+        enum saga_client client;
+        int code;
+        bool retry;
+        const char *text;
+    } all[] = {
+        { SAGA_CLIENT_CONNECT, ECONNREFUSED, true, "CONNECT_111" },
+        { SAGA_CLIENT_CONNECT, EHOSTUNREACH, true, "CONNECT_113" },
+        { SAGA_CLIENT_CONNECT, ECONNRESET, false, "CONNECT_104" },
+        { SAGA_CLIENT_CONNECT, EPIPE, false, "CONNECT_32" },
+        { SAGA_CLIENT_CONNECT, 0, false, "CONNECT_0" },
+        { SAGA_CLIENT_RESOLVE, EAI_NONAME, true, "RESOLVE_-2" },
+        { SAGA_CLIENT_RESOLVE, 0, false, "RESOLVE_0" },
+        { SAGA_CLIENT_CURL, 6, true, "CURL_6" },
+        { SAGA_CLIENT_CURL, 7, true, "CURL_7" },
+        { SAGA_CLIENT_CURL, 28, false, "CURL_28" }, /* a time-out: of what, it does not say */
+        { SAGA_CLIENT_CURL, 56, false, "CURL_56" },
+        { SAGA_CLIENT_POSTGRESQL, 1, true, "POSTGRESQL_1" },
+        { SAGA_CLIENT_POSTGRESQL, 0, false, "POSTGRESQL_0" },
+        { SAGA_CLIENT_MYSQL, 2003, true, "MYSQL_2003" },
+        { SAGA_CLIENT_MYSQL, 2013, false, "MYSQL_2013" }, /* lost during the query */
+        { (enum saga_client)99, 7, false, "CLIENT_7" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        assert_int_equal(saga_task_failed(task, all[i].client, all[i].code, "why"), 0);
+        assert_int_equal(task->outcome.kind, all[i].retry ? SAGA__V1__OUTCOME__OUTCOME_RETRY
+                                                          : SAGA__V1__OUTCOME__OUTCOME_UNKNOWN);
+        assert_string_equal(task->outcome.code, all[i].text);
+        assert_string_equal(task->outcome.message, "why");
+    }
+}
+
 #define TASK_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -242,6 +283,7 @@ int main(void)
         TASK_TEST(test_the_last_outcome_counts),
         TASK_TEST(test_a_refused_call_changes_nothing),
         TASK_TEST(test_messages_are_made_fit_to_be_sent),
+        TASK_TEST(test_an_error_of_a_client_is_retry_only_if_nothing_was_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
