@@ -42,7 +42,7 @@ examples=sagad.dev/go/examples/internal
 rm "$out/examples/internal/bankpb/settlement_grpc.pb.go" # nobody serves it by gRPC
 find "$out" -name '*.go' -exec sed -i -E '/^\/\/.*\bprotoc +v[0-9]/d' {} + # whichever protoc is here
 
-for folder in sagapb examples/internal; do
+for folder in sagapb examples/internal/bankpb examples/internal/riskpb; do
     if [ "${1-}" = --check ]; then
         diff -r "$here/$folder" "$out/$folder" ||
             { echo "$0: the generated code is old: run workers/go/generate.sh" >&2; exit 1; }

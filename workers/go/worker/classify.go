@@ -9,31 +9,47 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 )
 
-// calls counts what was called with a task's context. It is what can prove that nothing was sent: the
+// calls remembers what was called with a task's context. It is what can prove that nothing was sent: the
 // error alone cannot, since clients repeat by themselves. net/http sends a POST with an Idempotency-Key
 // again when its connection broke, and the error is then that of the second connection.
 type calls struct {
-	asked atomic.Int64 // calls that wanted a connection
-	sent  atomic.Int64 // those that got one, and may have sent something
+	mu    sync.Mutex
+	sent  bool            // one of them got a connection, and may have sent something
+	hosts map[string]bool // that requests of net/http wanted connections to
+	rpcs  []string        // the errors of those that were never sent
 }
 
 type callsKey struct{}
 
-// watch adds the counters to a context, and the hooks by which net/http tells them.
+// watch adds them to a context, and the hooks by which net/http tells them.
 func (c *calls) watch(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, callsKey{}, c)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { c.asked.Add(1) },
-		GotConn: func(httptrace.GotConnInfo) { c.sent.Add(1) },
+		GetConn: func(host string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.hosts == nil {
+				c.hosts = map[string]bool{}
+			}
+			c.hosts[host] = true
+		},
+		GotConn: func(httptrace.GotConnInfo) { c.markSent() },
 	})
+}
+
+func (c *calls) markSent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = true
 }
 
 // ProveSends is a dial option for your own gRPC clients. With it a call that was made with the task's
@@ -43,18 +59,37 @@ func ProveSends() grpc.DialOption { return grpc.WithStatsHandler(sendWatcher{}) 
 
 type sendWatcher struct{}
 
-func (sendWatcher) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+// rpc is one attempt of a call.
+type rpc struct {
+	calls *calls
+	sent  bool
+}
+
+type rpcKey struct{}
+
+func (sendWatcher) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	if c, ok := ctx.Value(callsKey{}).(*calls); ok {
+		return context.WithValue(ctx, rpcKey{}, &rpc{calls: c})
+	}
+	return ctx
+}
 
 func (sendWatcher) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	c, _ := ctx.Value(callsKey{}).(*calls)
-	if c == nil {
+	r, ok := ctx.Value(rpcKey{}).(*rpc)
+	if !ok {
 		return
 	}
-	switch event.(type) {
-	case *stats.Begin:
-		c.asked.Add(1)
+	switch e := event.(type) {
 	case *stats.OutHeader:
-		c.sent.Add(1)
+		r.calls.mu.Lock()
+		defer r.calls.mu.Unlock()
+		r.sent, r.calls.sent = true, true
+	case *stats.End:
+		r.calls.mu.Lock()
+		defer r.calls.mu.Unlock()
+		if !r.sent && e.Error != nil {
+			r.calls.rpcs = append(r.calls.rpcs, status.Convert(e.Error).String())
+		}
 	}
 }
 
@@ -70,16 +105,18 @@ func (sendWatcher) HandleConn(context.Context, stats.ConnStats) {}
 //
 // False once a call with the handler's context had a connection.
 func (t *Task) NothingSent(err error) bool {
-	return err != nil && t.calls.sent.Load() == 0 && isUnsent(err, t.calls.asked.Load() > 0)
+	t.calls.mu.Lock()
+	defer t.calls.mu.Unlock()
+	return err != nil && !t.calls.sent && t.calls.proves(err)
 }
 
-// isUnsent: `watched` calls were made, none of which had a connection.
-func isUnsent(err error, watched bool) bool {
+// proves: none of the calls had a connection, and this error is of one that wanted one.
+func (c *calls) proves(err error) bool {
 	switch e := err.(type) {
 	case *url.Error:
-		return watched && isConnecting(e.Err)
+		return c.hosts[hostOf(e.URL)] && isConnecting(e.Err)
 	case interface{ GRPCStatus() *status.Status }:
-		return watched
+		return slices.Contains(c.rpcs, e.GRPCStatus().String())
 	case interface{ SafeToRetry() bool }: // pgx: before anything was sent
 		return e.SafeToRetry()
 	case *net.DNSError:
@@ -88,7 +125,7 @@ func isUnsent(err error, watched bool) bool {
 		return e.Op == "dial"
 	case interface{ Unwrap() []error }: // one of several proves nothing about the others
 		for _, inner := range e.Unwrap() {
-			if !isUnsent(inner, watched) {
+			if !c.proves(inner) {
 				return false
 			}
 		}
@@ -98,7 +135,20 @@ func isUnsent(err error, watched bool) bool {
 		return true
 	}
 	inner := errors.Unwrap(err)
-	return inner != nil && isUnsent(inner, watched)
+	return inner != nil && c.proves(inner)
+}
+
+// hostOf is "host:port" as net/http has it.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // isConnecting: of net/http, the connection could not be made, TLS included.

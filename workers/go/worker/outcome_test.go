@@ -92,6 +92,17 @@ func TestTextIsWhatTheServerTakes(t *testing.T) {
 	}
 }
 
+func TestTaskMadeByHand(t *testing.T) {
+	task := &Task{Operation: Compensation}
+	_, hasOutput := task.OutputOf("debit")
+	action, _ := task.Action()
+	_, isProbe := task.Probed()
+	if !task.StillMine() || task.TimeLeft() <= 0 || task.StopRequested() != StopNone || task.Request() != nil ||
+		hasOutput || isProbe || action != ActionMaybe {
+		t.Error("it is not what its fields say")
+	}
+}
+
 func closedPort(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,6 +168,11 @@ func TestHTTPProof(t *testing.T) {
 	if err := post(context.Background(), "http://"+closedPort(t), false); task.NothingSent(err) {
 		t.Error("a call that was not watched proves something")
 	}
+	task, ctx = watchedTask()
+	_ = post(ctx, "http://"+closedPort(t), false)
+	if err := post(context.Background(), "http://"+closedPort(t), false); task.NothingSent(err) {
+		t.Error("a call to one host proves something about another")
+	}
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	task, ctx = watchedTask()
@@ -213,6 +229,11 @@ func TestGRPCProof(t *testing.T) {
 	task, ctx := watchedTask()
 	if err := ask(ctx, closedPort(t), ProveSends()); !task.NothingSent(err) {
 		t.Errorf("refused: no proof in %v", err)
+	}
+	task, ctx = watchedTask()
+	_ = ask(ctx, closedPort(t), ProveSends())
+	if task.NothingSent(status.Error(codes.Unavailable, "of another call")) {
+		t.Error("the error of one call proves something about another")
 	}
 	task, ctx = watchedTask()
 	if err := ask(ctx, closedPort(t)); task.NothingSent(err) {

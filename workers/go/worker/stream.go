@@ -88,7 +88,9 @@ func (s *stream) dial() (*grpc.ClientConn, error) {
 	if o.TLS != nil {
 		secrets = credentials.NewTLS(o.TLS)
 	}
-	options := []grpc.DialOption{grpc.WithTransportCredentials(secrets)}
+	// What the name service says about retries is not for a stream that knows better.
+	options := []grpc.DialOption{grpc.WithTransportCredentials(secrets), grpc.WithDisableRetry(),
+		grpc.WithDisableServiceConfig()}
 	if o.MaxMessage > 0 {
 		options = append(options, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage)))
 	}

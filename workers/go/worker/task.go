@@ -59,7 +59,8 @@ type Probed struct {
 }
 
 // Task is one operation of one saga. Its fields are not to be changed; its methods may be called from
-// any goroutine, also after the handler has returned.
+// any goroutine, also after the handler has returned. One that was made by hand, for a test, has its fields
+// alone, and is ours for ever (but see sagatest).
 type Task struct {
 	// The saga. SagaID is the business key.
 	Namespace, Definition, SagaID string
@@ -120,18 +121,18 @@ func newTask(w *Worker, e *entry) *Task {
 // Where it does not, the saga's input.
 func (t *Task) Request() []byte {
 	if t.RequestType != "" {
-		return t.message.Request
+		return t.message.GetRequest()
 	}
-	return t.message.Input
+	return t.message.GetInput()
 }
 
 // Input is the saga's input, where the definition puts no request together; else nil.
-func (t *Task) Input() []byte { return t.message.Input }
+func (t *Task) Input() []byte { return t.message.GetInput() }
 
 // OutputOf is what an earlier step answered, where the definition puts no request together. False: it has
 // no output, yet or ever.
 func (t *Task) OutputOf(step string) ([]byte, bool) {
-	for _, o := range t.message.Outputs {
+	for _, o := range t.message.GetOutputs() {
 		if o.Step == step {
 			return o.Output, true
 		}
@@ -142,7 +143,7 @@ func (t *Task) OutputOf(step string) ([]byte, bool) {
 // Action is what is known of the action, for a compensation or a probe of one; its output if it is
 // ActionDone.
 func (t *Task) Action() (ActionOutcome, []byte) {
-	a := t.message.Action
+	a := t.message.GetAction()
 	switch {
 	case t.Operation != Compensation && (t.Operation != Probe || a == nil):
 		return ActionNone, nil
@@ -157,13 +158,16 @@ func (t *Task) Probed() (Probed, bool) {
 	if t.Operation != Probe {
 		return Probed{}, false
 	}
-	a := t.message.ProbedAttempt
-	return Probed{Operation: t.message.Probed, Try: a.GetTry(), Fence: a.GetFence(),
+	a := t.message.GetProbedAttempt()
+	return Probed{Operation: t.message.GetProbed(), Try: a.GetTry(), Fence: a.GetFence(),
 		Leased: timeOf(a.GetLeaseTime()), Ended: timeOf(a.GetEndTime())}, true
 }
 
 // LeaseLeft is the time until 80 % of the last confirmed lease have passed; 0: over.
 func (t *Task) LeaseLeft() time.Duration {
+	if t.worker == nil {
+		return durationMax
+	}
 	t.worker.mu.Lock()
 	defer t.worker.mu.Unlock()
 	if t.entry.lease.lost {
@@ -175,6 +179,9 @@ func (t *Task) LeaseLeft() time.Duration {
 // TimeLeft is the time until the attempt time is over; 0: over. It ends before SendBefore. The
 // handler's context has it as its deadline.
 func (t *Task) TimeLeft() time.Duration {
+	if t.worker == nil {
+		return durationMax
+	}
 	return max(t.entry.lease.attemptUntil.Sub(t.worker.now()), 0)
 }
 
@@ -186,6 +193,9 @@ func (t *Task) StillMine() bool { return t.LeaseLeft() > 0 }
 // StopRequested is the strongest reason for which the handler may, or (StopLost) has to end now. Its
 // report counts in any case.
 func (t *Task) StopRequested() Stop {
+	if t.worker == nil {
+		return StopNone
+	}
 	t.worker.mu.Lock()
 	defer t.worker.mu.Unlock()
 	return t.worker.pool.stopOf(t.entry, t.worker.now())
