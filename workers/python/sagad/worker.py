@@ -432,16 +432,13 @@ class _Run:
 def _request_type(function: Callable[..., Any]) -> Optional[Type[Message]]:
     """The protobuf class that a handler's second parameter is annotated with."""
     target = function if inspect.isroutine(function) else getattr(function, "__call__", function)
-    parameters = [
-        p
-        for p in inspect.signature(function).parameters.values()
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    if not parameters:
+    every = inspect.signature(function).parameters.values()
+    parameters = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not parameters and not any(p.kind is p.VAR_POSITIONAL for p in every):
         raise ValueError("a handler takes the task")
-    required = [p for p in parameters if p.default is p.empty]
     if len(parameters) < 2:
         return None
+    required = [p for p in parameters if p.default is p.empty]
     annotation = typing.get_type_hints(target).get(parameters[1].name)
     if inspect.isclass(annotation) and issubclass(annotation, Message):
         return annotation
