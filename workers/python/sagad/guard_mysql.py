@@ -114,7 +114,7 @@ class MysqlGuard:
             except Exception as error:
                 if self._is_of_server(error):
                     raise self.retry_of(error, "") from error
-                self.conn.close()
+                self._cut()
             if self.conn.open and self._in_transaction():
                 raise Retry("GUARD_CONNECTION_IN_USE", "the connection is inside a transaction")
         self.attempt(self._start_transaction)
@@ -162,10 +162,8 @@ class MysqlGuard:
     leave = roll_back
 
     def _cut(self) -> None:
-        try:
+        if self.conn.open:  # else the driver has closed it, and its owner may do so again
             self.conn.close()
-        except Exception:
-            pass  # it is gone already
 
     def commit(self) -> None:
         """Unknown where it is not certain that it stands; Retry where it certainly does not."""
@@ -174,7 +172,6 @@ class MysqlGuard:
         except Exception as error:
             if _number(error) in ROLLED_BACK:
                 raise self.retry_of(error, "") from error
-            self._cut()
             raise Unknown("GUARD_COMMIT_UNKNOWN", str(error)) from error
 
     def commit_of_no_effect(self) -> None:

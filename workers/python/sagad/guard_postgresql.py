@@ -28,9 +28,7 @@ class PostgresqlGuard:
 
     def __init__(self, conn: Any, task: Task, even_without_action: bool):
         self.conn = conn
-        self._is_psycopg3 = type(conn).__module__.partition(".")[0] == "psycopg" or not hasattr(
-            conn, "get_transaction_status"
-        )
+        self._is_psycopg3 = not hasattr(conn, "get_transaction_status")
         self._identity = (
             task.namespace,
             task.definition,
