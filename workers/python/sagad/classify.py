@@ -9,6 +9,7 @@ that went wrong before it, and whatever the client had tried or been redirected 
 kind too. A handler that makes several calls must say itself what an error of a later one means.
 """
 
+import re
 import socket
 from types import FrameType
 from typing import Iterator, Optional, Tuple
@@ -51,6 +52,12 @@ _WRAPPERS = {
     ("requests.exceptions", "ConnectTimeout"),
     ("requests.exceptions", "SSLError"),
 }
+_GRPC_CONNECTING = (
+    "failed to connect to all addresses",
+    "DNS resolution failed",
+    "errors resolving",
+)
+_GRPC_ADDRESS = re.compile(r" ipv[46]:(?:%5b)?([0-9a-f.:]+?)(?:%5d)?:([0-9]+): ")
 _DEPTH_MAX = 32
 
 
@@ -128,15 +135,39 @@ def _is_of_connecting(error: BaseException) -> bool:
 
 def _is_of_grpc_connecting(error: grpc.RpcError) -> bool:
     """UNAVAILABLE alone proves nothing: the stream may have broken after the request was sent, and a
-    server may answer so, also in these words. The library's own words, from this side, do."""
+    server may say so of a call of its own, in these very words. Older versions of the library tell
+    whose words they are. With newer ones they are ours if they name the address that was called."""
     try:
         code, details = error.code(), error.details() or ""
         debug = error.debug_error_string() or ""
     except AttributeError:
         return False  # an RpcError that is none of the library's
-    return (
-        code is grpc.StatusCode.UNAVAILABLE
-        and details.startswith(("failed to connect to all addresses", "DNS resolution failed"))
-        and "Error received from peer" not in debug
-        and debug != ""
+    if code is not grpc.StatusCode.UNAVAILABLE or not details.startswith(_GRPC_CONNECTING):
+        return False
+    if "Error received from peer" in debug:
+        return False
+    if "created_time:" in debug:
+        return True
+    targets = (
+        getattr(frame.f_locals.get("self"), "_target", None)
+        for frame, name in _frames(error)
+        if name[0] == "grpc._channel"
     )
+    return any(_names(details, target.decode()) for target in targets if isinstance(target, bytes))
+
+
+def _names(details: str, target: str) -> bool:
+    """Does the text name that address, or one that it stands for?"""
+    for scheme in ("dns:///", "ipv4:", "ipv6:"):
+        target = target[len(scheme) :] if target.startswith(scheme) else target
+    if target.startswith("unix:"):
+        return f": {target}: " in details
+    if f" {target}: " in details:  # a name that is not found
+        return True
+    host, _, port = target.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    addresses = {(str(address[0]), str(address[1])) for *_, address in found}
+    return any(named in addresses for named in _GRPC_ADDRESS.findall(details.lower()))

@@ -63,10 +63,8 @@ def get(url, context=None):
         response.read()
 
 
-def call_grpc(port):
-    with grpc.insecure_channel(
-        f"127.0.0.1:{port}", [("grpc.enable_http_proxy", 0)]
-    ) as channel:
+def call_grpc(port, host="127.0.0.1"):
+    with grpc.insecure_channel(f"{host}:{port}", [("grpc.enable_http_proxy", 0)]) as channel:
         channel.unary_unary("/a.B/C")(b"x", timeout=TIMEOUT_S)
 
 
@@ -113,7 +111,9 @@ class ClassifyTest(unittest.TestCase):
         self.not_sent(get, f"https://127.0.0.1:{closed_port()}/", ssl.create_default_context())
 
     def test_grpc(self):
-        self.not_sent(call_grpc, closed_port())
+        for host in ("127.0.0.1", "localhost", "[::1]", "dns:///127.0.0.1"):
+            self.not_sent(call_grpc, closed_port(), host)
+        self.not_sent(call_grpc, closed_port(), "name.invalid")
         self.sent(call_grpc, self.peer(b"", HTTP2_SETTINGS))
 
     def test_a_server_that_answers_in_the_librarys_words(self):
@@ -123,7 +123,9 @@ class ClassifyTest(unittest.TestCase):
             def service(self, details):
                 def answer(request, context):
                     context.abort(
-                        grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses"
+                        grpc.StatusCode.UNAVAILABLE,
+                        "failed to connect to all addresses; last error: UNKNOWN:"
+                        " ipv4:127.0.0.1:1: Failed to connect to remote host",
                     )
 
                 return grpc.unary_unary_rpc_method_handler(answer)
