@@ -5,6 +5,8 @@
 #   deploy/setup.sh --checks   that, and what only the format and static checks need
 #   deploy/setup.sh --kafka    that, and what a Kafka broker of the tests and the demo needs: Java, and
 #                              Maven to fetch it (tests/kafka/broker.sh)
+#   deploy/setup.sh --workers  that, and what the workers in other languages need of Debian: gRPC and
+#                              database drivers for Python
 set -euo pipefail
 
 packages=(
@@ -19,13 +21,15 @@ packages=(
 )
 checks=(clang-format-14 clang-tidy-14 cppcheck)
 kafka=(openjdk-17-jre-headless maven)
+workers=(python3-grpcio python3-protobuf python3-psycopg python3-psycopg2 python3-pymysql)
 
 case "${1-}" in
     '') ;;
     --checks) packages+=("${checks[@]}") ;;
     --kafka) packages+=("${kafka[@]}") ;;
+    --workers) packages+=("${workers[@]}") ;;
     *)
-        echo "usage: $0 [--checks|--kafka]" >&2
+        echo "usage: $0 [--checks|--kafka|--workers]" >&2
         exit 2
         ;;
 esac

@@ -20,10 +20,12 @@ fi
 
 scratch=$(mktemp -d "$here/.generate-XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-"${compiler[@]}" -I "$protos" --python_out="$scratch" "$protos"/saga/v1/*.proto
-"${compiler[@]}" -I "$here" --python_out="$scratch" "$here/sagad/details.proto"
+"${compiler[@]}" -I "$protos" --python_out="$scratch" --pyi_out="$scratch" \
+    "$protos"/saga/v1/*.proto
+"${compiler[@]}" -I "$here" --python_out="$scratch" --pyi_out="$scratch" \
+    "$here/sagad/details.proto"
 mkdir -p "$here/saga/v1"
-for module in "$scratch"/saga/v1/*.py; do
+for module in "$scratch"/saga/v1/*; do
     mv -f "$module" "$here/saga/v1/"
 done
-mv -f "$scratch/sagad/details_pb2.py" "$here/sagad/"
+mv -f "$scratch"/sagad/* "$here/sagad/"

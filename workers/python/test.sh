@@ -7,6 +7,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 python=${SAGAD_PYTHON:-/usr/bin/python3}
 export PYTHONDONTWRITEBYTECODE=1
+"$python" -c 'import grpc, google.protobuf' || {
+    echo "$0: $python has no gRPC: deploy/setup.sh --workers installs it" >&2
+    exit 1
+}
 ./generate.sh "$python"
 if [ $# -gt 0 ]; then
     exec "$python" -m unittest "$@"

@@ -87,9 +87,7 @@ def call_dns(port):
 
 
 def call_grpc(port):
-    with grpc.insecure_channel(
-        f"127.0.0.1:{port}", [("grpc.enable_http_proxy", 0)]
-    ) as channel:
+    with grpc.insecure_channel(f"127.0.0.1:{port}", [("grpc.enable_http_proxy", 0)]) as channel:
         channel.unary_unary("/conformance.Service/Call")(b"small", timeout=CONNECT_S)
 
 

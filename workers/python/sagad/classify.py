@@ -78,11 +78,7 @@ def nothing_was_sent(error: BaseException, depth: int = 0) -> bool:
         if not nothing_was_sent(context, depth + 1):
             return False
     if _is_of_connecting(error):
-        return (
-            cause is None
-            or _is_harmless(cause)
-            or nothing_was_sent(cause, depth + 1)
-        )
+        return cause is None or _is_harmless(cause) or nothing_was_sent(cause, depth + 1)
     if cause is not None:
         return nothing_was_sent(cause, depth + 1)
     wraps = (type(error).__module__, type(error).__name__) in _WRAPPERS

@@ -219,7 +219,7 @@ class Client:
             raise SagaError(error) from error
 
 
-def _view(full: bool) -> int:
+def _view(full: bool) -> "saga_pb2.SagaView":
     return saga_pb2.SAGA_VIEW_FULL if full else saga_pb2.SAGA_VIEW_BASIC
 
 

@@ -17,7 +17,7 @@ import asyncio
 import hashlib
 import uuid
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union, cast
 
 from google.protobuf.message import Message
 
@@ -87,7 +87,7 @@ def task(
         saga_id=saga_id,
         run=1,
         step=step,
-        operation=int(operation),
+        operation=cast(Any, int(operation)),
         handler=handler,
         fence=fence,
         labels=labels or {},
@@ -112,7 +112,7 @@ def task(
             message.action.kind = worker_pb2.ActionOutcome.KIND_DONE
             message.action.output = to_bytes(action_output)
     if operation is Operation.PROBE:
-        message.probed = message.probed or int(Operation.ACTION)
+        message.probed = message.probed or cast(Any, int(Operation.ACTION))
     lease = lease or FakeLease()
     if stop is not None:
         lease.reason = stop

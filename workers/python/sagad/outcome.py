@@ -60,16 +60,12 @@ def to_bytes(output: Output) -> bytes:
         return output.SerializeToString()
     if isinstance(output, (bytes, bytearray, memoryview)):
         return bytes(output)
-    raise TypeError(
-        "an output is bytes, a protobuf message or None, not " + type(output).__name__
-    )
+    raise TypeError("an output is bytes, a protobuf message or None, not " + type(output).__name__)
 
 
 def _plain(text: str) -> str:
     """Without what the orchestrator refuses in a text: controls, and halves of surrogate pairs."""
-    text = "".join(
-        " " if ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 else c for c in text
-    )
+    text = "".join(" " if ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 else c for c in text)
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -106,9 +102,7 @@ class Reported(Exception):
 
     def outcome(self) -> Outcome:
         """What is reported."""
-        return Outcome(
-            self.kind, code=code_text(self.code), message=message_text(self.message)
-        )
+        return Outcome(self.kind, code=code_text(self.code), message=message_text(self.message))
 
 
 class _WithCode(Reported):
@@ -199,15 +193,11 @@ def of_return(output: Output, output_max: int) -> Outcome:
     try:
         data = to_bytes(output)
     except TypeError as error:
-        return Outcome(
-            OutcomeKind.UNKNOWN, code="BAD_OUTPUT", message=message_text(str(error))
-        )
+        return Outcome(OutcomeKind.UNKNOWN, code="BAD_OUTPUT", message=message_text(str(error)))
     return _within(Outcome(OutcomeKind.DONE, output=data), output_max)
 
 
-def of_exception(
-    error: BaseException, output_max: int, verdict: Optional[Reported]
-) -> Outcome:
+def of_exception(error: BaseException, output_max: int, verdict: Optional[Reported]) -> Outcome:
     """What an exception of a handler says; `verdict` is what classify says of it."""
     if isinstance(error, Reported):
         return _within(error.outcome(), output_max)

@@ -24,7 +24,7 @@ import logging
 import random
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, cast
 
 from google.protobuf.message import DecodeError
 
@@ -60,6 +60,7 @@ TIME_MAX_S = 253402300799  # the end of year 9999
 YEAR_S = 366 * 24 * 3600
 
 Key = Tuple[bytes, int]  # saga uid and fence
+_NO_OUTCOME = Outcome(OutcomeKind.UNKNOWN, code="NO_OUTCOME")
 
 
 class ProtocolError(Exception):
@@ -142,7 +143,7 @@ class Held:
     lost: bool = False
     cancelled: bool = False
     state: State = State.QUEUED
-    outcome: Optional[Outcome] = None
+    outcome: Outcome = _NO_OUTCOME
     told: int = 0  # the Stop that its handler was told
     owner: Any = None  # the caller's: whom to tell
 
@@ -796,7 +797,7 @@ def _task_report(held: Held) -> worker_pb2.TaskReport:
     report = worker_pb2.TaskReport(
         saga_uid=held.key[0],
         fence=held.key[1],
-        outcome=int(outcome.kind),
+        outcome=cast(Any, int(outcome.kind)),
         output=outcome.output,
         ours=outcome.ours,
         error_code=outcome.code,

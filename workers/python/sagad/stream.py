@@ -43,9 +43,7 @@ class Stream:
         self.session = Session(worker.pool)
         self._call: Any = None
         self._closing = False  # no more messages to send: half-close
-        self._thread = threading.Thread(
-            target=self._run, name="sagad " + address, daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="sagad " + address, daemon=True)
 
     def start(self) -> None:
         self._thread.start()

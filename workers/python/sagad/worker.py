@@ -1,10 +1,10 @@
 """The worker as a whole: options, threads, signals.
 
-    whoever calls run ── ticks: drain, leases that are over, streams that are silent; signals
-    a thread for each address ── stream.py (and one of gRPC's that sends)
-    up to `concurrency` threads ── blocking handlers
-    one event loop, in a thread of its own or the caller's ── async handlers
-    session.py ── what they share, under one lock
+whoever calls run ── ticks: drain, leases that are over, streams that are silent; signals
+a thread for each address ── stream.py (and one of gRPC's that sends)
+up to `concurrency` threads ── blocking handlers
+one event loop, in a thread of its own or the caller's ── async handlers
+session.py ── what they share, under one lock
 """
 
 import asyncio
@@ -195,7 +195,8 @@ class Worker:
         after drain_s (the orchestrator finds out by itself). Reconnects for ever. Waits for handlers
         to return, however long they take. Once for each worker.
 
-        handle_signals: SIGTERM and SIGINT drain; a second one ends the process. Main thread only."""
+        handle_signals: SIGTERM and SIGINT drain; a second one ends the process. Main thread only.
+        """
         self._start()
         with _signals(self._on_signal) if handle_signals else contextlib.nullcontext():
             loop = asyncio.new_event_loop() if self._has_async() else None
@@ -362,6 +363,7 @@ class _Run:
         self._worker = worker
         self._held = held
         self._handler: Registered = held.handler.function
+        assert held.message is not None  # until the handler has returned
         self._task = Task(held.message, _WorkerLease(worker, held))
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._coroutine: "Optional[asyncio.Task[None]]" = None  # the loop's thread

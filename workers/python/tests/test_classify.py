@@ -107,7 +107,9 @@ class ClassifyTest(unittest.TestCase):
         self.sent(get, f"http://127.0.0.1:{self.peer(answer)}/")
 
     def test_tls(self):
-        self.not_sent(get, f"https://127.0.0.1:{self.peer(b'no tls')}/", ssl.create_default_context())
+        self.not_sent(
+            get, f"https://127.0.0.1:{self.peer(b'no tls')}/", ssl.create_default_context()
+        )
         self.not_sent(get, f"https://127.0.0.1:{closed_port()}/", ssl.create_default_context())
 
     def test_grpc(self):

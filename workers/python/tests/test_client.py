@@ -1,5 +1,6 @@
 """The client. Goal: requests say what was asked, errors keep their details. Method: a server on a
-loopback port that answers as the script says. (Against a real one: tests/conformance/quickstart.sh.)"""
+loopback port that answers as the script says. (Against a real one: tests/conformance/quickstart.sh.)
+"""
 
 import concurrent.futures
 import datetime
@@ -62,9 +63,16 @@ class ClientTest(unittest.TestCase):
 
     def test_start(self):
         self.answer("StartSaga", saga_pb2.StartSagaResponse(uid="u", existed=True))
-        when = datetime.datetime(2026, 12, 1, 11, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+        when = datetime.datetime(
+            2026, 12, 1, 11, tzinfo=datetime.timezone(datetime.timedelta(hours=1))
+        )
         answer = self.client.start(
-            "settlement", b"in", saga_id="order-17", labels={"a": "b"}, start_at=when, related_saga="r"
+            "settlement",
+            b"in",
+            saga_id="order-17",
+            labels={"a": "b"},
+            start_at=when,
+            related_saga="r",
         )
         self.assertTrue(answer.existed)
         request = self.service.requests[0]
@@ -113,7 +121,9 @@ class ClientTest(unittest.TestCase):
                 "BadRequest",
                 details_pb2.BadRequest(
                     field_violations=[
-                        details_pb2.BadRequest.FieldViolation(field="input", description="too large")
+                        details_pb2.BadRequest.FieldViolation(
+                            field="input", description="too large"
+                        )
                     ]
                 ),
             ),
@@ -138,9 +148,7 @@ class ClientTest(unittest.TestCase):
         self.assertEqual((error.reason, error.metadata), ("INPUT_MISMATCH", {"a": "b"}))
         self.assertEqual(error.fields, {"input": "too large"})
         self.assertEqual(error.retry_after, 1.5)
-        self.assertEqual(
-            str(error), "ALREADY_EXISTS: known with other input [INPUT_MISMATCH]"
-        )
+        self.assertEqual(str(error), "ALREADY_EXISTS: known with other input [INPUT_MISMATCH]")
 
     def test_details_that_are_none(self):
         def refuse(context):

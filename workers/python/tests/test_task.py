@@ -181,12 +181,8 @@ class OutcomeTest(unittest.TestCase):
                 )
 
     def test_a_verdict_counts_for_other_exceptions_alone(self):
-        self.assertIs(
-            outcome.of_exception(OSError(), 100, Retry()).kind, OutcomeKind.RETRY
-        )
-        self.assertIs(
-            outcome.of_exception(Rejected("NO"), 100, Retry()).kind, OutcomeKind.REJECTED
-        )
+        self.assertIs(outcome.of_exception(OSError(), 100, Retry()).kind, OutcomeKind.RETRY)
+        self.assertIs(outcome.of_exception(Rejected("NO"), 100, Retry()).kind, OutcomeKind.REJECTED)
 
     def test_texts_are_made_fit_to_be_sent(self):
         table = [
