@@ -38,7 +38,19 @@ static const struct {
     { "delivery.report.only.error", "an event is done when it is known to be there" },
     { "partitioner", "events of a saga go to one partition, that of its key" },
     { "plugin.library.paths", "sagad loads no library that a setting names" },
+    { "ssl.engine.location", "sagad loads no library that a setting names" },
     { "interceptors", "sagad loads no library that a setting names" },
+    { "group.protocol.type", "a group of another kind gives no partitions" },
+    { "group.protocol", "static members and their offsets rest on the classic one" },
+    { "group.remote.assignor", "the others lose or block partitions in this librdkafka" },
+    { "topic.blacklist", "a topic that is hidden is never read" },
+    { "queuing.strategy", "events are written in order" },
+    { "queued.max.messages.kbytes", "what records may take of memory is bounded by sagad" },
+    { "fetch.max.bytes", "what records may take of memory is bounded by sagad" },
+    { "api.version.request", "headers and times of records need to know what a broker can do" },
+    { "log.queue", "what librdkafka says stands in the log of sagad" },
+    { "internal.termination.signal", "sagad ends librdkafka itself" },
+    { "enabled_events", "it is no setting" },
     { "opaque", "it is no setting" },
 };
 
@@ -52,6 +64,9 @@ static int check_name(const char *name, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(own); i++)
         if (strcmp(own[i].name, name) == 0)
             return err_set(err, ERR_INVALID, "cannot be set: %s", own[i].why);
+    if (strncmp(name, "test.", 5) == 0)
+        return err_set(err, ERR_INVALID,
+                       "cannot be set: it is for tests of librdkafka, and fakes brokers");
     if (size > 3 && strcmp(name + size - 3, "_cb") == 0)
         return err_set(err, ERR_INVALID, "cannot be set: it is no setting");
     return 0;

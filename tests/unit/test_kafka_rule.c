@@ -108,6 +108,19 @@ static const struct value_case {
     { "librdkafka.isolation.level", "read_uncommitted", "that were aborted start nothing" },
     { "librdkafka.rebalance_cb", "1", "it is no setting" },
     { "librdkafka.plugin.library.paths", "/tmp/x.so", "loads no library" },
+    { "librdkafka.ssl.engine.location", "/tmp/x.so", "loads no library" },
+    { "librdkafka.test.mock.num.brokers", "3", "fakes brokers" },
+    { "librdkafka.test.mock.broker.rtt", "1", "fakes brokers" },
+    { "librdkafka.group.protocol", "consumer", "static members" },
+    { "librdkafka.group.protocol.type", "x", "a group of another kind" },
+    { "librdkafka.topic.blacklist", "pay", "never read" },
+    { "librdkafka.queuing.strategy", "lifo", "in order" },
+    { "librdkafka.queued.max.messages.kbytes", "1", "bounded by sagad" },
+    { "librdkafka.fetch.max.bytes", "1000000", "bounded by sagad" },
+    { "librdkafka.api.version.request", "false", "headers and times" },
+    { "librdkafka.log.queue", "true", "in the log of sagad" },
+    { "librdkafka.internal.termination.signal", "9", "ends librdkafka itself" },
+    { "librdkafka.enabled_events", "1", "it is no setting" },
 };
 
 static void test_values_of_each_key(void **state)
