@@ -110,12 +110,14 @@ static int settings_read(const rd_kafka_ConfigResource_t *resource, struct admin
             continue;
         if (strcmp(name, "retention.ms") == 0 && ++known)
             ret->retention_ms = strtoll(value, NULL, 10);
+        else if (strcmp(name, "segment.ms") == 0 && ++known)
+            ret->segment_ms = strtoll(value, NULL, 10);
         else if (strcmp(name, "retention.bytes") == 0)
             ret->is_bounded_by_size = strtoll(value, NULL, 10) >= 0;
         else if (strcmp(name, "cleanup.policy") == 0 && ++known)
             ret->is_compacted = strstr(value, "compact") != NULL;
     }
-    return known == 2 ? 0 : err_set(err, ERR_UNIMPLEMENTED, "the broker does not tell them");
+    return known == 3 ? 0 : err_set(err, ERR_UNIMPLEMENTED, "the broker does not tell them");
 }
 
 int admin_topic_settings(rd_kafka_t *handle, const char *topic, int timeout_ms,
@@ -273,68 +275,149 @@ int admin_group_offsets(rd_kafka_t *handle, const char *group, const char *topic
     return rc;
 }
 
-/* 1: it has some, 0: none; negative: err. */
-static int has_offsets(rd_kafka_t *handle, const char *group, const char *topic,
-                       struct consumer_position *positions, size_t count, int timeout_ms,
+/* All groups of a cluster are asked for their offsets, many at a time: a call of librdkafka takes
+ * one group. */
+enum {
+    GROUPS_ASKED_MAX = 64,
+    GROUPS_ASKED_ELEMENTS = 20000, /* partitions in all that are asked */
+    GROUPS_LOOK_MS = 100,          /* so soon it is seen that the end was asked for */
+};
+
+struct groups {
+    rd_kafka_t *handle;
+    const char *topic;
+    struct consumer_position *positions; /* all partitions; filled by each answer */
+    size_t position_count;
+    const rd_kafka_ConsumerGroupListing_t **found; /* NULL: only `first` */
+    size_t count, asked, answered;
+    int64_t until_ms;
+    const atomic_bool *ends;
+    char *ret;
+    size_t ret_size;
+};
+
+static void groups_ask(struct groups *groups, const struct question *question, const char *group)
+{
+    rd_kafka_topic_partition_list_t *list =
+        list_new(groups->topic, groups->positions, groups->position_count, RD_KAFKA_OFFSET_INVALID);
+    rd_kafka_ListConsumerGroupOffsets_t *asked = rd_kafka_ListConsumerGroupOffsets_new(group, list);
+    rd_kafka_ListConsumerGroupOffsets(groups->handle, &asked, 1, question->options,
+                                      question->queue);
+    rd_kafka_ListConsumerGroupOffsets_destroy(asked);
+    rd_kafka_topic_partition_list_destroy(list);
+    groups->asked++;
+}
+
+/* The name of a group that has offsets goes to `ret`. */
+static int groups_answer(struct groups *groups, const rd_kafka_event_t *event, struct err *err)
+{
+    size_t count = 0;
+    rd_kafka_resp_err_t code = rd_kafka_event_error((rd_kafka_event_t *)event);
+    const rd_kafka_group_result_t **found = NULL;
+    if (!code) {
+        found = rd_kafka_ListConsumerGroupOffsets_result_groups(
+            rd_kafka_event_ListConsumerGroupOffsets_result((rd_kafka_event_t *)event), &count);
+        const rd_kafka_error_t *failed = count ? rd_kafka_group_result_error(found[0]) : NULL;
+        code = failed  ? rd_kafka_error_code(failed)
+               : count ? list_read(rd_kafka_group_result_partitions(found[0]), groups->topic,
+                                   groups->positions, groups->position_count)
+                       : RD_KAFKA_RESP_ERR__UNKNOWN_GROUP;
+    }
+    if (code)
+        return broker_error_set(err, code, "the groups' offsets");
+    groups->answered++;
+    for (size_t i = 0; i < groups->position_count; i++) {
+        if (groups->positions[i].offset < 0)
+            continue;
+        (void)snprintf(groups->ret, groups->ret_size, "%s", rd_kafka_group_result_name(found[0]));
+        break;
+    }
+    return 0;
+}
+
+static int groups_late(const struct groups *groups, struct err *err)
+{
+    int rc = err_reason(err, ERR_UNAVAILABLE, "GROUPS_UNKNOWN",
+                        "only %zu of %zu groups have told in time whether they have offsets on %s",
+                        groups->answered, groups->count, groups->topic);
+    err->retryable = true;
+    return rc;
+}
+
+/* The answers are waited for until one has offsets. */
+static int groups_wait(struct groups *groups, const struct question *question, size_t room,
                        struct err *err)
 {
-    if (admin_group_offsets(handle, group, topic, timeout_ms, positions, count, err))
+    int rc = 0;
+    while (rc == 0 && !*groups->ret && groups->answered < groups->count) {
+        for (; groups->asked < groups->count && groups->asked - groups->answered < room;)
+            groups_ask(groups, question,
+                       rd_kafka_ConsumerGroupListing_group_id(groups->found[groups->asked]));
+        int64_t left = groups->until_ms - clock_mono_ms(&clock_system);
+        if (left <= 0 || (groups->ends && atomic_load(groups->ends)))
+            return groups_late(groups, err);
+        rd_kafka_event_t *event = rd_kafka_queue_poll(
+            question->queue, left < GROUPS_LOOK_MS ? (int)left : GROUPS_LOOK_MS);
+        if (!event)
+            continue;
+        rc = groups_answer(groups, event, err);
+        rd_kafka_event_destroy(event);
+    }
+    return rc;
+}
+
+static int groups_all(struct groups *groups, struct err *err)
+{
+    struct question question;
+    size_t room = GROUPS_ASKED_ELEMENTS / groups->position_count;
+    if (room > GROUPS_ASKED_MAX)
+        room = GROUPS_ASKED_MAX;
+    int rc = question_begin(groups->handle, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS, 0,
+                            &question, err);
+    if (rc == 0)
+        rc = groups_wait(groups, &question, room ? room : 1, err);
+    question_done(&question);
+    return rc;
+}
+
+/* 1: it has some, 0: none; negative: err. */
+static int has_offsets(struct groups *groups, const char *group, int timeout_ms, struct err *err)
+{
+    if (admin_group_offsets(groups->handle, group, groups->topic, timeout_ms, groups->positions,
+                            groups->position_count, err))
         return -1;
-    for (size_t i = 0; i < count; i++)
-        if (positions[i].offset >= 0)
+    for (size_t i = 0; i < groups->position_count; i++)
+        if (groups->positions[i].offset >= 0)
             return 1;
     return 0;
 }
 
-static int any_group(rd_kafka_t *handle, const rd_kafka_event_t *answer, const char *topic,
-                     struct consumer_position *positions, size_t count, int64_t until_ms, char *ret,
-                     size_t size, struct err *err)
+static int groups_look(struct groups *groups, const char *first, int timeout_ms, struct err *err)
 {
-    size_t groups;
-    const rd_kafka_ConsumerGroupListing_t **found = rd_kafka_ListConsumerGroups_result_valid(
-        rd_kafka_event_ListConsumerGroups_result((rd_kafka_event_t *)answer), &groups);
-    for (size_t i = 0; i < groups && i < ADMIN_GROUPS_MAX; i++) {
-        const char *group = rd_kafka_ConsumerGroupListing_group_id(found[i]);
-        int64_t left = until_ms - clock_mono_ms(&clock_system);
-        if (left <= 0)
-            return broker_error_set(err, RD_KAFKA_RESP_ERR__TIMED_OUT, "the groups' offsets");
-        int has = has_offsets(handle, group, topic, positions, count, (int)left, err);
-        if (has < 0)
-            return (int)err->code;
-        if (has) {
-            (void)snprintf(ret, size, "%s", group);
-            return 0;
-        }
-    }
-    return 0;
-}
-
-static int groups_look(rd_kafka_t *handle, const char *topic, const char *first,
-                       struct consumer_position *positions, size_t count, int timeout_ms, char *ret,
-                       size_t size, struct err *err)
-{
-    int64_t until = clock_mono_ms(&clock_system) + timeout_ms;
-    int has = has_offsets(handle, first, topic, positions, count, timeout_ms, err);
+    int has = has_offsets(groups, first, timeout_ms, err);
     if (has) {
-        (void)snprintf(ret, size, "%s", first);
+        (void)snprintf(groups->ret, has < 0 ? 1 : groups->ret_size, "%s", first);
         return has < 0 ? (int)err->code : 0;
     }
     struct question question;
-    int rc =
-        question_begin(handle, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPS, timeout_ms, &question, err);
+    int rc = question_begin(groups->handle, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPS, timeout_ms,
+                            &question, err);
     if (rc == 0) {
-        rd_kafka_ListConsumerGroups(handle, question.options, question.queue);
+        rd_kafka_ListConsumerGroups(groups->handle, question.options, question.queue);
         rc = question_wait(&question, "the groups", err);
     }
-    if (rc == 0)
-        rc = any_group(handle, question.answer, topic, positions, count, until, ret, size, err);
+    if (rc == 0) {
+        groups->found = rd_kafka_ListConsumerGroups_result_valid(
+            rd_kafka_event_ListConsumerGroups_result(question.answer), &groups->count);
+        rc = groups_all(groups, err);
+    }
     question_done(&question);
     return rc;
 }
 
 int admin_group_of_topic(rd_kafka_t *handle, const char *topic, const char *first,
-                         int32_t partition_count, int timeout_ms, char *ret, size_t size,
-                         struct err *err)
+                         int32_t partition_count, const struct admin_limits *limits, char *ret,
+                         size_t size, struct err *err)
 {
     *ret = '\0';
     size_t count = (size_t)partition_count;
@@ -343,7 +426,15 @@ int admin_group_of_topic(rd_kafka_t *handle, const char *topic, const char *firs
         return err_set(err, ERR_NOMEM, "the groups: out of memory");
     for (size_t i = 0; i < count; i++)
         positions[i].partition = (int32_t)i;
-    int rc = groups_look(handle, topic, first, positions, count, timeout_ms, ret, size, err);
+    struct groups groups = { .handle = handle,
+                             .topic = topic,
+                             .positions = positions,
+                             .position_count = count,
+                             .until_ms = clock_mono_ms(&clock_system) + limits->total_ms,
+                             .ends = limits->ends,
+                             .ret = ret,
+                             .ret_size = size };
+    int rc = groups_look(&groups, first, limits->call_ms, err);
     mem_free(positions);
     return rc;
 }

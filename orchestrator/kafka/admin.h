@@ -6,7 +6,9 @@
 
 #include "kafka/consumer.h"
 
-enum { ADMIN_PARTITIONS_MAX = 100000, ADMIN_GROUPS_MAX = 1000 };
+#include <stdatomic.h>
+
+enum { ADMIN_PARTITIONS_MAX = 100000 };
 
 /* ERR_NOT_FOUND, retryable: there is no such topic. */
 MUST_USE int admin_partition_count(rd_kafka_t *handle, const char *topic, int timeout_ms,
@@ -14,6 +16,7 @@ MUST_USE int admin_partition_count(rd_kafka_t *handle, const char *topic, int ti
 
 struct admin_topic {
     int64_t retention_ms;    /* -1: for ever */
+    int64_t segment_ms;      /* a record goes with the last one that came so long after it */
     bool is_compacted;       /* the last record of a key stays for ever */
     bool is_bounded_by_size; /* records may go before their time */
 };
@@ -33,10 +36,16 @@ MUST_USE int admin_group_members(rd_kafka_t *handle, const char *group, int time
 MUST_USE int admin_group_offsets(rd_kafka_t *handle, const char *group, const char *topic,
                                  int timeout_ms, struct consumer_position *positions, size_t count,
                                  struct err *err);
-/* A group that has offsets on the topic, `first` before any other; "" in ret: none has. Looks at
- * ADMIN_GROUPS_MAX groups at most. */
+struct admin_limits {
+    int call_ms;             /* of the first group's offsets, and of the list of all groups */
+    int total_ms;            /* of all */
+    const atomic_bool *ends; /* borrowed; once it is true nothing is waited for; NULL: never */
+};
+/* A group that has offsets on the topic, `first` before any other; "" in ret: none has. All groups
+ * of the cluster are asked, many at a time. ERR_UNAVAILABLE, reason GROUPS_UNKNOWN: not all have
+ * told before total_ms was over; how many, and of how many, is said. */
 MUST_USE int admin_group_of_topic(rd_kafka_t *handle, const char *topic, const char *first,
-                                  int32_t partition_count, int timeout_ms, char *ret, size_t size,
-                                  struct err *err);
+                                  int32_t partition_count, const struct admin_limits *limits,
+                                  char *ret, size_t size, struct err *err);
 
 #endif

@@ -198,6 +198,16 @@ static const char *duration_text(int64_t ms)
     return log_fmt("%" PRId64 "ms", ms);
 }
 
+/* How long a record is kept at most: a segment goes as a whole, retention.ms after its last record,
+ * which may be segment.ms younger than its first. -1: for ever. */
+static int64_t kept_ms(const struct admin_topic *settings)
+{
+    if (settings->retention_ms < 0 || settings->segment_ms < 0 ||
+        settings->retention_ms > INT64_MAX - settings->segment_ms)
+        return -1;
+    return settings->retention_ms + settings->segment_ms;
+}
+
 /* A key must be remembered for as long as its record can come again. */
 static int retention_check(struct run *run, struct err *err)
 {
@@ -217,7 +227,7 @@ static int retention_check(struct run *run, struct err *err)
     }
     run->topic_known = true;
     run->topic_compacted = settings.is_compacted;
-    run->topic_retention_ms = settings.is_compacted ? -1 : settings.retention_ms;
+    run->topic_retention_ms = settings.is_compacted ? -1 : kept_ms(&settings);
     if (memory < 0)
         return 0;
     if (run->topic_retention_ms < 0)
@@ -227,11 +237,13 @@ static int retention_check(struct run *run, struct err *err)
                           topic, settings.is_compacted ? " (it is compacted)" : "",
                           duration_text(memory));
     if (run->topic_retention_ms > memory)
-        return err_reason(err, ERR_PRECONDITION, "RETENTION_TOO_LONG",
-                          "%s keeps records for %s, and key-memory is %s: a record could come again"
-                          " when its key is forgotten. Say key-memory = %s, or longer",
-                          topic, duration_text(run->topic_retention_ms), duration_text(memory),
-                          duration_text(run->topic_retention_ms));
+        return err_reason(
+            err, ERR_PRECONDITION, "RETENTION_TOO_LONG",
+            "%s keeps records for retention.ms = %s and segment.ms = %s, and key-memory"
+            " is %s: a record could come again when its key is forgotten. Say"
+            " key-memory = %s, or longer",
+            topic, duration_text(settings.retention_ms), duration_text(settings.segment_ms),
+            duration_text(memory), duration_text(run->topic_retention_ms));
     return 0;
 }
 

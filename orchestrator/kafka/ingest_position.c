@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { POSITION_AGAIN_MS = 500 };
+enum { POSITION_AGAIN_MS = 500, GROUPS_MS = 20000 };
 
 /* What is asked of the cluster about the partitions of this node. */
 struct ends {
@@ -101,9 +101,18 @@ static int check_earliest(struct run *run, int32_t count, struct err *err)
     char group[KAFKA_GROUP_BYTES + 1];
     if (run->rule->confirm_earliest)
         return 0;
+    const struct admin_limits limits = { .call_ms = CLUSTER_CALL_MS,
+                                         .total_ms = GROUPS_MS,
+                                         .ends = &run->ingest->ends };
     if (admin_group_of_topic(consumer_handle(run->consumer), run->rule->topic, run->rule->group,
-                             count, CLUSTER_CALL_MS, group, sizeof group, err))
+                             count, &limits, group, sizeof group, err)) {
+        const struct err why = *err;
+        if (strcmp(why.reason, "GROUPS_UNKNOWN") == 0)
+            (void)err_reason(err, ERR_UNAVAILABLE, "START_GROUPS_UNKNOWN", /* returned below */
+                             "start = earliest: %s (%d s). Say confirm-earliest = yes if none has",
+                             why.msg, GROUPS_MS / 1000);
         return (int)err->code;
+    }
     if (!*group)
         return 0;
     return err_reason(err, ERR_PRECONDITION, "START_UNCONFIRMED",

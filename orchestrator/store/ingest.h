@@ -41,7 +41,7 @@ struct store_ingest *store_ingest_free(struct store_ingest *ingest);
 
 struct store_ingest_rule { /* how this node has it */
     const char *group_id, *namespace_, *definition;
-    int64_t topic_retention_ms; /* as the broker says; -1: for ever, -2: not known */
+    int64_t topic_retention_ms; /* at most, as the broker says; -1: for ever, -2: not known */
     bool topic_compacted;
     int64_t key_memory_ms; /* -1: for ever */
     const char *problem;   /* why it cannot run at all; NULL: it can */

@@ -267,13 +267,13 @@ static void test_keys_are_remembered_for_as_long_as_the_topic_keeps_records(void
     assert_int_equal(fclose(file), 0);
     char *memory = strstr(text, "key-memory = forever");
     assert_non_null(memory);
-    memcpy(memory, "key-memory = 7d     ", 20);
+    memcpy(memory, "key-memory = 8d     ", 20);
     assert_non_null(file = fopen(world.files[0], "we"));
     assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
     run("keeps");
-    await_problem("keeps", "10d");
-    await_problem("keeps", "7d");
+    await_problem("keeps", "retention.ms = 10d and segment.ms = 7d, and key-memory is 8d");
+    await_problem("keeps", "key-memory = 17d");
     await_health(2);
     assert_int_equal(rig_count(rig(), RIG_STORE,
                                "SELECT count(*) FROM saga WHERE definition ="
@@ -282,6 +282,9 @@ static void test_keys_are_remembered_for_as_long_as_the_topic_keeps_records(void
     ASSERT_OK(test_kafka_topic_configure(world.kafka, "keeps", "cleanup.policy", "compact", &err),
               &err);
     await_problem("keeps", "compacted");
+    ASSERT_OK(test_kafka_topic_configure(world.kafka, "keeps", "retention.ms", "172800000", &err),
+              &err); /* 2 days alone would do */
+    await_problem("keeps", "retention.ms = 2d and segment.ms = 7d");
     ASSERT_OK(test_kafka_topic_configure(world.kafka, "keeps", "retention.ms", "3600000", &err),
               &err); /* the other setting is gone with it */
     await_sagas("keeps", 2);

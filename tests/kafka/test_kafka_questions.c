@@ -1,10 +1,14 @@
 /* Goal: a cluster that does not answer in time costs an error and nothing else, whatever it says
- * later. Method: questions to the mock while its only broker is away, and then it is back. */
+ * later; all groups of a cluster are asked, and what was not asked is told. Method: questions to
+ * the mock while its only broker is away, and then it is back; a real broker with many groups. */
 #include "base/mem.h"
 #include "kafka/admin.h"
 #include "support/kafka.h"
 #include "support/proof.h"
 #include "support/wait.h"
+
+#include <stdio.h>
+#include <string.h>
 
 enum { SHORT_MS = 300, LONG_MS = 30000, BROKER = 1 };
 
@@ -68,10 +72,93 @@ static void test_p8_a_group_asked_about_while_the_broker_is_away(void **state)
     proof_fault("kafka: a question is answered after it was given up", 1);
 }
 
+/* --- many groups --------------------------------------------------------------------------------
+ */
+
+enum { GROUPS = 300, CALL_MS = 10000, TOTAL_MS = 60000 };
+
+static struct test_kafka *real;
+
+static rd_kafka_t *client_new(void)
+{
+    char message[200];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    assert_int_equal(rd_kafka_conf_set(conf, "bootstrap.servers", test_kafka_bootstrap(real),
+                                       message, sizeof message),
+                     RD_KAFKA_CONF_OK);
+    rd_kafka_t *client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, message, sizeof message);
+    assert_non_null(client);
+    return client;
+}
+
+/* Groups that have an offset on "elsewhere", all in one go. */
+static void groups_make(rd_kafka_t *client)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, "elsewhere", 0)->offset = 0;
+    for (int i = 0; i < GROUPS; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "g-%d", i);
+        rd_kafka_AlterConsumerGroupOffsets_t *change =
+            rd_kafka_AlterConsumerGroupOffsets_new(name, list);
+        rd_kafka_AlterConsumerGroupOffsets(client, &change, 1, NULL, queue);
+        rd_kafka_AlterConsumerGroupOffsets_destroy(change);
+    }
+    for (int i = 0; i < GROUPS; i++) {
+        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, TEST_KAFKA_LIMIT_MS);
+        assert_non_null(event);
+        assert_int_equal(rd_kafka_event_error(event), 0);
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_queue_destroy(queue);
+}
+
+static int find(rd_kafka_t *client, int total_ms, const atomic_bool *ends, char ret[64],
+                struct err *err)
+{
+    const struct admin_limits limits = { .call_ms = CALL_MS, .total_ms = total_ms, .ends = ends };
+    return admin_group_of_topic(client, "wanted", "sagad-wanted", 2, &limits, ret, 64, err);
+}
+
+static void test_one_of_many_groups_is_found_and_a_limit_is_told(void **state)
+{
+    (void)state;
+    struct err err;
+    char group[64], expected[80];
+    const atomic_bool ends = true;
+    ASSERT_OK(test_kafka_start(NULL, &real, &err), &err);
+    KAFKA_OR_SKIP(real);
+    ASSERT_OK(test_kafka_topic_create(real, "elsewhere", 1, NULL, &err), &err);
+    ASSERT_OK(test_kafka_topic_create(real, "wanted", 2, NULL, &err), &err);
+    rd_kafka_t *client = client_new();
+    groups_make(client);
+    ASSERT_OK(find(client, TOTAL_MS, NULL, group, &err), &err);
+    assert_string_equal(group, "");
+    (void)snprintf(expected, sizeof expected, "only 0 of %d groups have told", GROUPS);
+    for (int i = 0; i < 2; i++) { /* no time is left; nobody waits any more */
+        assert_int_equal(find(client, i ? TOTAL_MS : 0, i ? &ends : NULL, group, &err),
+                         ERR_UNAVAILABLE);
+        assert_string_equal(err.reason, "GROUPS_UNKNOWN");
+        assert_non_null(strstr(err.msg, expected));
+        assert_true(err.retryable);
+    }
+    ASSERT_OK(test_kafka_group_offset_set(real, "g-250", "wanted", 1, 0, &err), &err);
+    ASSERT_OK(find(client, TOTAL_MS, NULL, group, &err), &err);
+    assert_string_equal(group, "g-250");
+    ASSERT_OK(test_kafka_group_offset_set(real, "sagad-wanted", "wanted", 0, 0, &err), &err);
+    ASSERT_OK(find(client, TOTAL_MS, NULL, group, &err), &err);
+    assert_string_equal(group, "sagad-wanted"); /* the rule's own, before any other */
+    rd_kafka_destroy(client);
+    real = test_kafka_free(real);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_p8_a_group_asked_about_while_the_broker_is_away),
+        cmocka_unit_test(test_one_of_many_groups_is_found_and_a_limit_is_told),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown)) ? 1 : 0;
 }
