@@ -240,6 +240,8 @@ static int decide_lock(struct store_reader *reader, struct decide_call *call, st
         char text[UUID_TEXT_SIZE];
         struct uuid id = columns_uuid(&columns, &present);
         size_t state = kafka_word(&columns, state_names, LETTER_STATE_COUNT);
+        bool has_rule = columns_bool(&columns);
+        const char *rule = columns_borrow(&columns);
         if (columns.failed)
             return (int)err->code;
         uuid_format(&id, text);
@@ -247,6 +249,12 @@ static int decide_lock(struct store_reader *reader, struct decide_call *call, st
             return err_reason(err, ERR_PRECONDITION, "LETTER_NOT_OPEN",
                               "the dead letter %s is %s: it was decided before", text,
                               state_names[state]);
+        if (state == LETTER_OPEN && call->what->replay && !has_rule)
+            return err_reason(
+                err, ERR_PRECONDITION, "RULE_NOT_FOUND",
+                "no node serves the rule %s of the dead letter %s: nobody could replay"
+                " it. Name a rule so again, or discard it",
+                rule, text);
         call->count += state == LETTER_OPEN;
     }
     return 0;

@@ -24,15 +24,20 @@
     " l.state, l.decided_by, l.decision_reason, l.decided_at, l.saga_uid, l.replay_error"
 
 /* The index dead_letter_list holds each (rule, state) in order of time: the first of each are
- * taken, then the first of those. */
+ * taken, then the first of those. The rules are those that letters name, one jump in the index for
+ * each: a rule that nobody serves any more has no row. */
 #define LETTERS_OF(compare, order)                                                                 \
-    " FROM kafka_rule r CROSS JOIN unnest($2) AS t (state)"                                        \
+    " FROM (WITH RECURSIVE s (rule) AS ((SELECT min(d.rule) FROM dead_letter d) UNION ALL"         \
+    " SELECT (SELECT min(d.rule) FROM dead_letter d WHERE d.rule > s.rule) FROM s"                 \
+    " WHERE s.rule IS NOT NULL) SELECT s.rule FROM s WHERE s.rule IS NOT NULL) r"                  \
+    " CROSS JOIN unnest($2) AS t (state)"                                                          \
     " CROSS JOIN LATERAL (SELECT * FROM dead_letter c WHERE c.rule = r.rule"                       \
     " AND c.state = t.state AND c.dead_letter_id " compare " $3"                                   \
     " AND ($4 IS NULL OR c.topic = $4) AND ($5 IS NULL OR c.partition = $5)"                       \
     " AND ($6 IS NULL OR c.reason = $6) ORDER BY c.dead_letter_id " order " LIMIT $7) l"           \
     " WHERE $1 IS NULL OR r.rule = $1 ORDER BY l.dead_letter_id " order " LIMIT $7"
-#define LETTERS_PARAMS OID_TEXT, OID_TEXT_ARRAY, OID_UUID, OID_TEXT, OID_INT4, OID_TEXT, OID_INT8
+#define LETTER_HAS_RULE "EXISTS (SELECT FROM kafka_rule r WHERE r.rule = l.rule)"
+#define LETTERS_PARAMS  OID_TEXT, OID_TEXT_ARRAY, OID_UUID, OID_TEXT, OID_INT4, OID_TEXT, OID_INT8
 
 const struct stmt kafka_stmts[KAFKA_STMT_COUNT] = {
     /* clang-format off */
@@ -95,15 +100,18 @@ const struct stmt kafka_stmts[KAFKA_STMT_COUNT] = {
         " WHERE l.dead_letter_id = $1" },
     [KAFKA_LETTERS_PICK] = { "kafka_letters_pick", 7, { LETTERS_PARAMS },
         "SELECT l.dead_letter_id" LETTERS_OF(">", "ASC") },
+    /* A replay that nobody can do any more counts as not decided. */
     [KAFKA_LETTERS_LOCK] = { "kafka_letters_lock", 1, { OID_UUID_ARRAY },
-        "SELECT l.dead_letter_id, l.state FROM (SELECT DISTINCT " U(1, id) ") AS u"
+        "SELECT l.dead_letter_id, CASE WHEN l.state = 'REPLAY' AND NOT " LETTER_HAS_RULE
+        " THEN 'OPEN' ELSE l.state END, " LETTER_HAS_RULE ", l.rule FROM (SELECT DISTINCT " U(1, id) ") AS u"
         " JOIN dead_letter l ON l.dead_letter_id = u.id ORDER BY l.dead_letter_id FOR UPDATE OF l" },
     [KAFKA_LETTERS_DECIDE] = { "kafka_letters_decide", 4,
         { OID_UUID_ARRAY, OID_BOOL, OID_TEXT, OID_TEXT },
         "WITH d AS (UPDATE dead_letter l SET state = CASE WHEN $2 THEN 'REPLAY' ELSE 'DISCARDED'"
         " END, decided_by = $3, decided_at = now(), decision_reason = $4, replay_error = NULL"
         " FROM (SELECT DISTINCT " U(1, id) ") AS u WHERE l.dead_letter_id = u.id"
-        " AND l.state = 'OPEN' RETURNING l.rule)"
+        " AND (l.state = 'OPEN' OR l.state = 'REPLAY' AND NOT " LETTER_HAS_RULE ")"
+        " RETURNING l.rule)"
         " SELECT d.rule, count(*) FROM d GROUP BY d.rule ORDER BY d.rule" },
 
     [KAFKA_DEFINITIONS] = { "kafka_definitions", 2, { OID_TEXT, OID_TEXT },
@@ -121,8 +129,8 @@ const struct stmt kafka_stmts[KAFKA_STMT_COUNT] = {
         "SELECT " LETTER_COLUMNS " FROM (SELECT b.dead_letter_id FROM dead_letter b"
         " WHERE b.key = $1 UNION SELECT i.dead_letter_id FROM dead_letter i WHERE i.saga_id = $2) f"
         " JOIN dead_letter l ON l.dead_letter_id = f.dead_letter_id"
-        " JOIN kafka_rule r ON r.rule = l.rule WHERE ($3 IS NULL OR r.namespace = $3)"
-        " AND ($4 IS NULL OR r.definition = $4) ORDER BY l.dead_letter_id DESC LIMIT $5" },
+        " LEFT JOIN kafka_rule r ON r.rule = l.rule WHERE r.rule IS NULL OR"
+        " ($3 IS NULL OR r.namespace = $3) AND ($4 IS NULL OR r.definition = $4) ORDER BY l.dead_letter_id DESC LIMIT $5" },
     /* clang-format on */
 };
 static_assert(KAFKA_KEY_LETTERS + 1 == KAFKA_STMT_COUNT, "one row for each kafka_stmt_id");

@@ -553,6 +553,48 @@ static void test_letters_are_decided_once(void **state)
     assert_int_equal(store_reader_letters_decide(reader, &what, &count, &err), ERR_LIMIT);
 }
 
+/* A rule that was taken out of every node's file, and its row: its letters are still to be decided
+ * on, but nobody could replay them. */
+static void test_letters_of_a_rule_that_is_gone_are_listed_and_discarded(void **state)
+{
+    (void)state;
+    struct err err;
+    size_t count;
+    have_letters(4, "KEY_INVALID");
+    fixture_exec(conn, "UPDATE dead_letter SET state = 'REPLAY', decided_by = 'ann', decided_at ="
+                       " now(), decision_reason = 'fixed' WHERE record_offset = 0;"
+                       "DELETE FROM kafka_rule");
+    const struct store_letter_filter filters[] = { { 0 }, { .rule = "pays" }, { .rule = "paysy" } };
+    static const size_t expected[] = { 3, 3, 0 };
+    for (size_t i = 0; i < ARRAY_LEN(filters); i++)
+        assert_int_equal(count_letters(&filters[i]), expected[i]);
+
+    const struct store_letter_filter asked = { .states = { [LETTER_REPLAY] = true } };
+    struct store_letter letter;
+    assert_int_equal(list(&asked, NULL, &letter, 1), 1);
+    struct uuid id = letter.id;
+    store_letter_done(&letter);
+    struct store_letter_decision what = {
+        .replay = true, .ids = &id, .id_count = 1, .actor = "bob", .reason = "again"
+    };
+    expect_error(store_reader_letters_decide(reader, &what, &count, &err), &err, ERR_PRECONDITION,
+                 "RULE_NOT_FOUND");
+    what.replay = false;
+    assert_int_equal(decide(&what), 1); /* nobody would ever have replayed it */
+    what = (struct store_letter_decision){
+        .replay = true, .limit = 10, .actor = "bob", .reason = "again"
+    };
+    expect_error(store_reader_letters_decide(reader, &what, &count, &err), &err, ERR_PRECONDITION,
+                 "RULE_NOT_FOUND");
+    what.replay = false;
+    assert_int_equal(decide(&what), 3);
+    assert_count(
+        "SELECT count(*) FROM dead_letter WHERE state = 'DISCARDED' AND decided_by = 'bob'", 4);
+    assert_count("SELECT sum((result::json->>'letters')::int) FROM kafka_request WHERE kind ="
+                 " 'DISCARD' AND rule = 'pays' AND state = 'DONE' AND actor = 'bob'",
+                 4);
+}
+
 /* --- replay ---------------------------------------------------------------------------------- */
 
 static void test_k4_letters_are_replayed_by_one(void **state)
@@ -685,6 +727,7 @@ int main(void)
         CASE(test_requests_come_in_pages),
         CASE(test_letters_are_listed_by_filter_and_shown_with_their_bytes),
         CASE(test_letters_are_decided_once),
+        CASE(test_letters_of_a_rule_that_is_gone_are_listed_and_discarded),
         CASE(test_k4_letters_are_replayed_by_one),
         CASE(test_r1_all_that_is_known_of_a_key),
     };
