@@ -2,11 +2,13 @@
  * mid-step without asking anybody to do its half-done messages twice; members that have lost their
  * place say so and end. Method: a real broker, whose groups are as another program left them;
  * requests as the server's callers write them. */
+#include "base/mem.h"
 #include "support/proof.h"
 #include "support/wait.h"
 #include "world.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { PARTITIONS = 2, WAIT_MS = 30000, ID_SIZE = 40 };
 
@@ -218,6 +220,40 @@ static void group_of_a_member(const char *group, const char *topic, rd_kafka_t *
     *ret = member;
 }
 
+/* --- a person's word ----------------------------------------------------------------------------
+ */
+
+/* Stopped, moved and started again between two looks of the ingest, which so never sees it stopped:
+ * one transaction is what no look can fall into. No record comes afterwards that would tell it. */
+static void test_a_cursor_that_is_moved_between_two_looks_is_seen(void **state)
+{
+    (void)state;
+    enum { RECORDS = 20 };
+    KAFKA_OR_SKIP(world.kafka);
+    begin("moved", NULL);
+    world_workers(&world);
+    world_produce(&world, "moved", PARTITIONS, 0, RECORDS);
+    world_judge(&world, "moved", RECORDS);
+    rig_exec(rig(), RIG_STORE,
+             "BEGIN; UPDATE kafka_rule SET wanted = 'STOP', stopped_by = 'ada', stop_reason ="
+             " 'again', stopped_at = now() WHERE rule = 'moved';"
+             "UPDATE kafka_cursor SET next_offset = 0, before_offset = NULL, before_time_ms = NULL,"
+             " before_crc = NULL WHERE rule = 'moved';"
+             "UPDATE kafka_rule SET wanted = 'RUN', stopped_by = NULL, stop_reason = NULL,"
+             " stopped_at = NULL WHERE rule = 'moved'; COMMIT");
+    world_await_handled(&world, "moved", RECORDS, WAIT_MS);
+    int64_t keys = world_keys(RECORDS);
+    assert_int_equal(rig_count(rig(), RIG_STORE,
+                               "SELECT sum(duplicates)::bigint FROM kafka_cursor WHERE rule ="
+                               " 'moved'"),
+                     2 * RECORDS - keys);
+    assert_int_equal(
+        rig_count(rig(), RIG_STORE, "SELECT count(*) FROM saga WHERE definition = 'moved'"), keys);
+    CLEANUP(mem_free_p) char *log = test_process_output(rig()->sagad);
+    assert_non_null(log);
+    assert_null(strstr(log, "a rule is to stop"));
+}
+
 /* --- members ------------------------------------------------------------------------------------
  */
 
@@ -290,6 +326,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_a_check_tells_and_starts_nothing, check),
         cmocka_unit_test_teardown(test_p7_taking_over_begins_at_the_groups_offsets, check),
+        cmocka_unit_test_teardown(test_a_cursor_that_is_moved_between_two_looks_is_seen, check),
         cmocka_unit_test_teardown(test_k6_a_member_that_lost_its_place_says_so, check),
         cmocka_unit_test_teardown(test_a_rule_that_is_stopped_leaves_the_group, check),
     };
