@@ -5,7 +5,9 @@
  * in the bank stands in one transaction with the guard (kafka_bank.c).
  *
  *   kafka_consumer --brokers HOST:PORT --topic T --group G --batch N --bank CONNINFO --risk ADDRESS
+ *                  [--canary N]
  *
+ * With --canary it leaves alone the settlements that sagad's rule with the same `canary` takes.
  * Prints what it does, a line for each thing. Ends by a signal, or with 1 at the first error. */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -31,6 +33,7 @@ struct old_consumer {
     struct caller *risk;
     rd_kafka_message_t **batch; /* `batch_max` of them */
     size_t batch_max;
+    uint32_t canary; /* 0: all settlements are ours */
 };
 
 static void tell(const Bank__V1__Payment *payment, const char *what)
@@ -107,6 +110,18 @@ static int settle(struct old_consumer *consumer, const Bank__V1__Payment *paymen
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
+/* The CRC-32 of zlib (crc32(0, ...)), bit by bit. */
+static uint32_t crc32_of(const char *text)
+{
+    uint32_t crc = UINT32_MAX;
+    for (; *text; text++) {
+        crc ^= (uint8_t)*text;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0xedb88320) : 0);
+    }
+    return ~crc;
+}
+
 static int handle(struct old_consumer *consumer, const rd_kafka_message_t *record, struct err *err)
 {
     CLEANUP(message_p)
@@ -115,6 +130,10 @@ static int handle(struct old_consumer *consumer, const rd_kafka_message_t *recor
     if (!payment)
         return err_set(err, ERR_INVALID, "%d at %lld is no Payment", (int)record->partition,
                        (long long)record->offset);
+    if (crc32_of(payment->payment_id) % 100 < consumer->canary) {
+        tell(payment, "is left to sagad");
+        return 0;
+    }
     return settle(consumer, payment, err);
 }
 
@@ -216,20 +235,25 @@ static int join(struct old_consumer *consumer, const char *brokers, const char *
 
 int main(int argc, char **argv)
 {
-    const char *brokers, *topic, *group, *size, *bank, *risk;
+    const char *brokers, *topic, *group, *size, *bank, *risk, *canary = "0";
     const struct worker_option options[] = { { "--brokers", &brokers }, { "--topic", &topic },
                                              { "--group", &group },     { "--batch", &size },
-                                             { "--bank", &bank },       { "--risk", &risk } };
-    bool parsed = worker_options_parse(argc, argv, options, ARRAY_LEN(options));
+                                             { "--bank", &bank },       { "--risk", &risk },
+                                             { "--canary", &canary } };
+    bool parsed = worker_options_parse(argc, argv, options, ARRAY_LEN(options) - 1) ||
+                  worker_options_parse(argc, argv, options, ARRAY_LEN(options));
     long most = parsed ? strtol(size, NULL, 10) : 0;
-    if (most < 1 || most > BATCH_MAX) {
+    long percent = parsed ? strtol(canary, NULL, 10) : -1;
+    if (most < 1 || most > BATCH_MAX || percent < 0 || percent > 100) {
         (void)fprintf(stderr, "usage: kafka_consumer --brokers HOST:PORT --topic TOPIC --group NAME"
-                              " --batch N --bank CONNINFO --risk ADDRESS\n"
-                              "N: 1 to 10000\n");
+                              " --batch N --bank CONNINFO --risk ADDRESS [--canary PERCENT]\n"
+                              "N: 1 to 10000, PERCENT: 0 to 100\n");
         return 2;
     }
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* each line as it happens: kill -9 takes none back */
-    struct old_consumer consumer = { .batch_max = (size_t)most, .bank = PQconnectdb(bank) };
+    struct old_consumer consumer = { .batch_max = (size_t)most,
+                                     .canary = (uint32_t)percent,
+                                     .bank = PQconnectdb(bank) };
     struct err err;
     int rc = 0;
     consumer.batch = mem_calloc(consumer.batch_max, sizeof(rd_kafka_message_t *));
