@@ -58,16 +58,9 @@ static int bank_create(void)
     SETUP_OK(test_postgres_createdb(rig()->postgres, "demo", stage.bank, &err), &err);
     (void)snprintf(psql, sizeof psql, "%s/psql", /* one that is cut does not start */
                    folder && *folder ? folder : "/usr/lib/postgresql/15/bin");
-    const char *const argv[] = { psql,
-                                 "-X",
-                                 "-q",
-                                 "-v",
-                                 "ON_ERROR_STOP=1",
-                                 "-d",
-                                 stage.bank,
-                                 "-f",
-                                 SOURCE_DIR "/workers/demo/bank.sql",
-                                 NULL };
+    static const char bank_sql[] = SOURCE_DIR "/workers/demo/bank.sql";
+    const char *const argv[] = { psql, "-X",       "-q", "-v",     "ON_ERROR_STOP=1",
+                                 "-d", stage.bank, "-f", bank_sql, NULL };
     const struct test_process_options options = { .argv = argv };
     SETUP_OK(test_process_must_succeed(&options, START_MS, &err), &err);
     return 0;
