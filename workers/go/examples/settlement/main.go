@@ -67,6 +67,7 @@ func serve(sagad, conninfo, riskAddress, id string) error {
 	if err := handle(w, &bank{db: db}, &risk{client: riskpb.NewRiskServiceClient(conn)}); err != nil {
 		return err
 	}
+	fmt.Println("settlement: serving as", id)
 	return w.Run(context.Background())
 }
 
