@@ -1,7 +1,6 @@
 """Hello, credit, and what runs at a time."""
 
 import re
-import time
 
 from case import behaviour, check, check_equal, outcome_name, script
 
@@ -31,7 +30,7 @@ def hello_waits_for_welcome(case):
     node.orchestrator.welcomes = False
     case.start()
     session = node.session()
-    time.sleep(0.5)  # there is nothing to wait for: nothing may come
+    case.settle(0.5)  # there is nothing to wait for: nothing may come
     kinds = [one.kind for one in session.heard if one.kind not in ("hello", "credit")]
     check_equal("what came before Welcome", kinds, [])
     session.welcome()
@@ -45,7 +44,7 @@ def credit_is_max_in_flight(case):
     session = case.nodes[0].session()
     session.wait_credit("h", 4)
     session.wait_credit("other", 2)
-    time.sleep(0.4)  # nothing more may come
+    case.settle(0.4)  # nothing more may come
     check_equal("credit of h", session.credit("h"), 4)
     check_equal("credit of other", session.credit("other"), 2)
 
@@ -63,7 +62,7 @@ def credit_after_report(case):
     session.ack(session.reports())
     case.check_serves(session)
     session.wait_credit("h", 5)
-    time.sleep(0.3)  # nothing more may come
+    case.settle(0.3)  # nothing more may come
     check_equal("credit after four reports", session.credit("h"), 5)
 
 
@@ -77,7 +76,7 @@ def credit_starts_anew(case):
     case.nodes[0].cutter.cut()
     again = case.nodes[0].session(1)
     again.wait_credit("h", 3)
-    time.sleep(0.4)  # nothing more may come
+    case.settle(0.4)  # nothing more may come
     check_equal("credit beside one that runs", again.credit("h"), 3)
     worker.tell("go %d" % task.fence)
     again.report(task.fence)

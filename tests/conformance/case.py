@@ -1,5 +1,6 @@
 """What a behaviour is written with: one run of it against one language's worker."""
 
+import collections
 import json
 import os
 import signal
@@ -13,7 +14,37 @@ from saga.v1 import saga_pb2
 from worker import Worker
 
 BEHAVIOURS = {}  # name: (group, what it proves, function), in order
-IN_TIME_S = 0.6  # how late something may be on a busy machine
+IN_TIME_S = 0.6  # how late something may be on an idle machine
+
+
+class Lateness:
+    """How late this machine is: what a short sleep took too long, lately. What must come in time may be later
+    by that, so that a busy machine does not fail what only a wrong worker should."""
+
+    PIECE_S = 0.02
+
+    def __init__(self):
+        self.late = collections.deque(maxlen=int(60 / self.PIECE_S))  # (when, seconds)
+        threading.Thread(target=self._measure, daemon=True).start()
+
+    def _measure(self):
+        while True:
+            before = time.monotonic()
+            time.sleep(self.PIECE_S)
+            now = time.monotonic()
+            self.late.append((now, now - before - self.PIECE_S))
+
+    def worst(self, since):
+        return max([late for at, late in list(self.late) if at >= since], default=0.0)
+
+
+LATENESS = Lateness()
+
+
+def check_between(what, took, least, most):
+    """Seconds: never before `least`; after `most` only by what the machine was late."""
+    extra = IN_TIME_S + 4 * LATENESS.worst(time.monotonic() - took - 1)
+    check(least <= took <= most + extra, "%s after %.2f s, not between %.2f and %.2f", what, took, least, most + extra)
 
 
 class Skipped(Exception):
@@ -134,9 +165,15 @@ class Case:
         task, _ = self.send(session, members, handler, **fields)
         return session.report(task.fence)
 
+    def settle(self, seconds):
+        """Lets so much time pass, and what this machine is late beside it: for what must not come, or has no
+        answer by which it could be known to have arrived."""
+        time.sleep(seconds + 4 * LATENESS.worst(time.monotonic() - 2))
+
     def check_serves(self, session, handler="h"):
         """An ordinary task, on this stream, is done."""
-        report = self.outcome(session, script("done", output="still here"), handler)
+        report = self.outcome(session, script("done", output="still here"), handler, lease_ms=600000,
+                              attempt_ms=900000)  # longer than any jump of the clock
         check_equal("outcome of an ordinary task afterwards", outcome_name(report), "DONE")
         check_equal("its output", report.output, b"still here")
 

@@ -12,7 +12,7 @@ from google.protobuf import text_format
 from saga.v1 import saga_pb2, worker_pb2
 
 WORK = "/saga.v1.WorkerService/Work"
-WAIT_S = 20  # for what must come; generous, since the machine may be busy
+WAIT_S = 30  # for what must come; generous, since the machine may be busy
 LOG_LINES = 400
 END = object()
 
@@ -69,8 +69,6 @@ class Session(Waiter):
         self.server = server
         self.name = "%s/%d" % (server.name, number)
         self.heard = []  # Heard, all of it
-        self.sent = 0  # tasks, by handler
-        self.sent_by_handler = collections.Counter()
         self.ended_at = None
         self.outgoing = queue.Queue()
 
@@ -177,8 +175,6 @@ class Session(Waiter):
     def tasks(self, tasks):
         message = worker_pb2.ServerMessage()
         message.tasks.tasks.extend(tasks)
-        for task in tasks:
-            self.sent_by_handler[task.handler] += 1
         self.say(message)
 
     def ack(self, reports, result=worker_pb2.Ack.RESULT_ACCEPTED):
@@ -304,7 +300,7 @@ _task_numbers = iter(range(1, 1 << 40))
 _task_lock = threading.Lock()
 
 
-def make_task(handler, request=b"{}", lease_ms=30000, attempt_ms=60000, **fields):
+def make_task(handler, payload=b"{}", lease_ms=30000, attempt_ms=60000, **fields):
     """A task as a server sends it, with a fence that no other one has. `fields`: of the message."""
     with _task_lock:
         number = next(_task_numbers)
@@ -312,7 +308,7 @@ def make_task(handler, request=b"{}", lease_ms=30000, attempt_ms=60000, **fields
         saga_uid=number.to_bytes(16, "big"), namespace="default", definition="conformance", revision=3,
         saga_id="S-%d" % number, run=1, step="step", handler=handler,
         operation=saga_pb2.OPERATION_KIND_ACTION, fence=number, idempotency_key="key-%d" % number,
-        input=request)
+        input=payload)
     setattr(task, "try", 1)
     task.saga_start_time.seconds = 1700000000
     duration(task.lease, lease_ms)

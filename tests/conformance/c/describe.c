@@ -12,7 +12,7 @@ static json_t *bytes_json(const void *data, size_t size)
 {
     CLEANUP(buf_done) struct buf text = { 0 };
     json_base64_write(&text, data, size);
-    return json_stringn((const char *)text.data, text.size);
+    return json_stringn(buf_cstr(&text), text.size);
 }
 
 static json_t *time_json(int64_t us)
