@@ -98,11 +98,11 @@ def clock_jump(case):
     worker, session = case.serve()
     task, _ = case.send(session, script("wait_stop", then=script("wait_go")), lease_ms=20000)
     worker.started(task.fence)
-    worker.tell("clock +15000")
+    worker.tell("clock +8000")
     case.settle(0.5)  # 80 % are at 16 s: nothing may come
     check_equal("stops before 80 %", worker.seen("stop"), [])
     at = time.monotonic()
-    worker.tell("clock +2000")
+    worker.tell("clock +9000")
     check_equal("mine", worker.still_mine(task.fence), False)
     check_between("stop", stop_time(worker, task) - at, 0, 0.5)
     session.named("extend", task.fence)

@@ -242,7 +242,7 @@ def frozen_connection(case):
     case.settle(0.5)  # it is given up within 500 ms; new connections are frozen, too, until now
     case.nodes[0].cutter.thaw()
     again = case.nodes[0].session(1)
-    check_equal("held", again.held(), [task.fence])
+    check(task.fence in again.held(), "what runs is not held")
     worker.tell("go %d" % task.fence)
     again.report(task.fence)
 
