@@ -181,3 +181,21 @@ func TestPlayCompensatesInReverseOrder(t *testing.T) {
 		t.Errorf("the compensation got %q", got)
 	}
 }
+
+func BenchmarkTasks(b *testing.B) {
+	o := sagatest.Start(b)
+	o.Serve(func(w *worker.Worker) error {
+		return w.Handle("h", 64, func(context.Context, *worker.Task) ([]byte, error) { return []byte("ok"), nil })
+	})
+	attempts := make(chan *sagatest.Attempt, b.N)
+	b.ResetTimer()
+	go func() {
+		for range b.N {
+			attempts <- o.Begin(sagatest.Task{Handler: "h", Input: []byte("input")})
+		}
+		close(attempts)
+	}()
+	for attempt := range attempts {
+		attempt.Wait()
+	}
+}
