@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up, builds with AddressSanitizer and UndefinedBehaviorSanitizer, and runs test suites.
-#   tests/run.sh [--full] [suite ...]      without suites: all of them
+#   tests/run.sh [--full] [suite ...]      without suites: all of them (but those marked `named`)
 # A suite is a label of ctest. --full: at full size (SAGAD_TEST_SIZE=full), else everyday size.
 # Ends with the line "N passed, N failed, N skipped"; exits 1 when a test failed, a suite ran
 # nothing, or a suite took longer than its budget.
@@ -9,6 +9,7 @@
 set -euo pipefail
 
 # suite        everyday  full: the seconds that it may take on 2 cores; -: not at this size
+#                        named: not among those that run without being named
 budgets="
 unit           60        300
 integration    600       1800
@@ -19,6 +20,7 @@ model          240       900
 never-guess    180       900
 definitions    120       900
 kafka          360       900
+conformance    240       900   named
 tsan           -         1800
 "
 
@@ -65,7 +67,7 @@ all=no
 if [ ${#suites[@]} = 0 ]; then
     all=yes
     mapfile -t suites < <(awk -v size="$size" \
-        'NF && (size == "full" ? $3 : $2) != "-" { print $1 }' <<<"$budgets")
+        'NF && $4 != "named" && (size == "full" ? $3 : $2) != "-" { print $1 }' <<<"$budgets")
 fi
 for suite in "${suites[@]}"; do
     [ "$(budget_of "$suite")" != - ] || usage
@@ -78,6 +80,11 @@ if [[ " ${suites[*]} " == *" kafka "* ]]; then
         echo "kafka: what a broker needs could not be installed"
     "$root/tests/kafka/broker.sh" fetch ||
         [ $? = 77 ] || stop_without_tests "fetching a Kafka broker"
+fi
+
+if [[ " ${suites[*]} " == *" conformance "* ]]; then
+    "$root/deploy/setup.sh" --workers ||
+        echo "conformance: what the workers' languages need could not be installed"
 fi
 
 mkdir -p "$root/build"
