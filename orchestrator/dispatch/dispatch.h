@@ -50,6 +50,7 @@ struct dispatch_session {
     bool draining; /* wants no more tasks */
     bool blocked;  /* its send queue is full for now */
     bool silent;   /* let a lease run out and has said nothing since */
+    uint64_t left; /* tasks that it may still be sent, whatever the credits */
     void *owner;   /* the engine's */
 };
 
@@ -127,6 +128,11 @@ MUST_USE int dispatch_session_open(struct dispatch *dispatch, const char *worker
  * lost_at (see dispatch_lost_take). */
 void dispatch_session_close(struct dispatch *dispatch, struct dispatch_session *session,
                             int64_t lost_at);
+/* How many tasks it may ever be sent, all handlers together. Before its first credit. */
+void dispatch_session_bound(struct dispatch_session *session, uint64_t tasks_max);
+/* Does it serve all that the other one does? */
+bool dispatch_session_covers(const struct dispatch_session *session,
+                             const struct dispatch_session *other);
 void dispatch_session_block(struct dispatch_session *session, bool blocked);
 /* A silent one is passed over: what it let run out must not be offered to it again while it may be
  * stopped or cut off. */

@@ -41,7 +41,7 @@ struct dispatch {
 
 static inline bool session_takes_tasks(const struct dispatch_session *session)
 {
-    return !session->draining && !session->blocked && !session->silent;
+    return !session->draining && !session->blocked && !session->silent && session->left > 0;
 }
 
 /* Something waits there and credit may have come: look at it again. */

@@ -140,6 +140,7 @@ struct dispatch_subscription *dispatch_reserve(struct dispatch_handler *handler)
     do {
         if (at->sent < at->total && session_takes_tasks(at->session)) {
             at->sent++;
+            at->session->left--;
             handler->subscriptions = at->next; /* the next one's turn */
             return at;
         }
@@ -151,6 +152,7 @@ struct dispatch_subscription *dispatch_reserve(struct dispatch_handler *handler)
 void dispatch_unreserve(struct dispatch_subscription *subscription)
 {
     subscription->sent--;
+    subscription->session->left++;
     handler_activate(subscription->handler);
 }
 

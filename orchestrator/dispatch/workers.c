@@ -103,6 +103,7 @@ int dispatch_session_open(struct dispatch *dispatch, const char *worker_name,
         previous->worker = NULL;
     session->worker = worker;
     session->owner = owner;
+    session->left = UINT64_MAX;
     worker->session = session;
     heap_remove(&dispatch->lost, &worker->lost);
     *ret_previous = previous;
@@ -122,6 +123,25 @@ void dispatch_session_close(struct dispatch *dispatch, struct dispatch_session *
     if (worker->leases && heap_set(&dispatch->lost, &worker->lost, lost_at))
         return;
     worker_forget_if_idle(dispatch, worker);
+}
+
+void dispatch_session_bound(struct dispatch_session *session, uint64_t tasks_max)
+{
+    session->left = tasks_max;
+}
+
+bool dispatch_session_covers(const struct dispatch_session *session,
+                             const struct dispatch_session *other)
+{
+    for (const struct dispatch_subscription *wanted = other->subscriptions; wanted;
+         wanted = wanted->next_of_session) {
+        const struct dispatch_subscription *at = session->subscriptions;
+        while (at && at->handler != wanted->handler)
+            at = at->next_of_session;
+        if (!at)
+            return false;
+    }
+    return true;
 }
 
 static void session_activate(struct dispatch_session *session)

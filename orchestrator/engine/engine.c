@@ -223,6 +223,7 @@ int64_t engine_turn(struct engine *engine)
         batch_submit(engine);
     }
     workers_flush(engine); /* while the next batch is on its way: all of this is durable */
+    workers_paused(engine);
     return wake_at(engine);
 }
 

@@ -177,7 +177,9 @@ enum worker_event_kind {
     WORKER_RELEASE,
     WORKER_DRAIN,
     WORKER_ROOM,
-    WORKER_GONE, /* the stream has ended; the last event of a link */
+    WORKER_PAUSE, /* no more tasks until ROOM; done when what was granted before is handed over */
+    WORKER_UNCONFIRMED, /* tasks that were handed over, and may never have arrived */
+    WORKER_GONE,        /* the stream has ended; the last event of a link */
 };
 
 struct worker_lease_ref {
@@ -206,9 +208,11 @@ struct engine_worker_event {
     const char *worker_id, *instance; /* HELLO */
     bool only_stream; /* HELLO: its process has no other stream, to no other node: what it does not
                          list was never started, whoever granted it */
+    uint64_t tasks_max; /* HELLO: that this link may ever be sent, all handlers together; 0: credits
+                           alone say */
     const struct worker_credit *credits; /* HELLO: handlers (total: max in flight); CREDIT */
     size_t credit_count;
-    struct worker_lease_ref *leases; /* HELLO (held), EXTEND, RELEASE */
+    struct worker_lease_ref *leases; /* HELLO (held), EXTEND, RELEASE, UNCONFIRMED */
     size_t lease_count;
     struct worker_report *reports; /* REPORT */
     size_t report_count;

@@ -70,7 +70,8 @@ struct lease_end { /* STREAM_LOST or RELEASED, found by the engine */
     int64_t seq, fence;
     char *worker; /* whose lease it must be; owned */
     enum outcome outcome;
-    bool if_ours; /* void unless this process granted it */
+    bool if_ours;     /* void unless this process granted it */
+    bool unconfirmed; /* STREAM_LOST of this task alone: its worker may well be there */
 };
 /* NULL: memory; then the lease's time ends it. */
 struct engine_work *lease_end_new(int64_t seq, int64_t fence, const char *worker,
@@ -159,8 +160,10 @@ struct link_session { /* what worker_link.session points to */
     struct dispatch_session *session; /* NULL before Hello and after the engine closed it */
     char *worker_name;                /* of its Hello; owned */
     uint64_t number;
-    size_t open_events;               /* not done yet; GONE waits for them */
-    struct engine_worker_event *gone; /* NULL until the stream has ended */
+    size_t open_events;                /* not done yet; GONE waits for them */
+    struct engine_worker_event *gone;  /* NULL until the stream has ended */
+    struct engine_worker_event *pause; /* NULL, or waits for what is granted to it and in flight */
+    struct link_session *next_paused;
     /* gathered during a turn, sent at its end */
     struct engine_lease_ack *acks;
     size_t ack_count, ack_capacity;
@@ -236,7 +239,7 @@ struct engine {
     struct mailbox_node *started, **started_last; /* ENGINE_STARTED that are being taken up */
 
     struct uuid last_uid; /* of the last start */
-    struct link_session *links, *to_flush;
+    struct link_session *links, *to_flush, *paused;
     uint64_t next_session;
 };
 
@@ -359,6 +362,17 @@ void workers_links_free(struct engine *engine);
 /* For the lease that the slot's copy holds at seq now. By the time it is applied the copy may be
  * another one, with somebody else's lease at that position: then it is void. */
 void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome);
+
+/* Ends the hold of an event that the work asked by it, or a pause, had; the last one ends it. */
+void worker_event_release(struct engine *engine, struct engine_worker_event *event);
+
+/* workers_unary.c */
+void workers_pause(struct engine *engine, struct link_session *session,
+                   struct engine_worker_event *event);
+/* Ends the pauses that nothing is in flight for any more: after workers_flush, when a turn ends. */
+void workers_paused(struct engine *engine);
+/* Those of the tasks that may be repeated are offered to others, however well their worker is. */
+void workers_unconfirmed(struct engine *engine, const struct engine_worker_event *event);
 
 /* nodes.c */
 void nodes_connection_is_new(struct engine *engine);

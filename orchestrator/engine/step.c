@@ -329,7 +329,8 @@ static bool lease_end_is_void(const struct slot *slot, const struct lease_end *e
         return true; /* another node's, for the same worker at the same position */
     if (end->outcome != OUTCOME_STREAM_LOST)
         return false;
-    return !lease || lease->dispatch.worker->session != NULL; /* it came back in time */
+    return !lease ||
+           (!end->unconfirmed && lease->dispatch.worker->session); /* it came back in time */
 }
 
 static int core_apply_verb(struct saga *saga, const struct engine_verb *verb, int64_t now,

@@ -260,7 +260,7 @@ static void session_end(struct engine *engine, struct link_session *session)
     for (size_t i = 0; i < session->task_count; i++)
         task_unsent(engine, session, &session->tasks[i]);
     session->task_count = 0;
-    session->session = NULL;
+    session->session = NULL; /* and a pause has nothing to wait for */
     COUNT(engine, workers_connected, -1);
     drain(engine, ended);
     dispatch_session_close(engine->dispatch, ended,
@@ -380,14 +380,19 @@ static void hello(struct engine *engine, struct link_session *session,
         return;
     }
     COUNT(engine, workers_connected, 1);
+    bool brings =
+        !previous || previous->draining || !dispatch_session_covers(previous, session->session);
     if (previous) {
         err_set(&err, ERR_UNAVAILABLE, "this worker instance has opened a newer stream");
         session_refuse(engine, previous->owner, &err);
     }
+    if (event->tasks_max)
+        dispatch_session_bound(session->session, event->tasks_max);
     session->number = ++engine->next_session;
     session->link->ops->welcome(session->link, session->number);
     hello_compare(engine, session->session->worker, event);
-    nodes_handlers_changed(engine);
+    if (brings)
+        nodes_handlers_changed(engine);
 }
 
 static void credit(struct engine *engine, struct link_session *session,
@@ -431,7 +436,7 @@ static void work_queue(struct engine *engine, struct engine_worker_event *event,
     event->open--;
 }
 
-static void event_release(struct engine *engine, struct engine_worker_event *event)
+void worker_event_release(struct engine *engine, struct engine_worker_event *event)
 {
     struct link_session *session = event->link->session;
     if (--event->open)
@@ -464,7 +469,7 @@ void worker_work_answered(struct engine *engine, struct engine_work *work, enum 
         const struct worker_lease_ref *ref = CONTAINER(work, struct worker_lease_ref, work);
         extended_add(engine, session, &ref->uid, ref->fence, lease_ms);
     }
-    event_release(engine, event);
+    worker_event_release(engine, event);
 }
 
 static void queue_all(struct engine *engine, struct engine_worker_event *event)
@@ -517,7 +522,8 @@ void workers_event(struct engine *engine, struct engine_worker_event *event)
     if (event->kind == WORKER_HELLO)
         hello(engine, session, event);
     else if (session->session) { /* else the engine closed it; its end is on the way */
-        if (event->kind != WORKER_ROOM)
+        if (event->kind != WORKER_ROOM && event->kind != WORKER_PAUSE &&
+            event->kind != WORKER_UNCONFIRMED) /* which are not the worker's own words */
             dispatch_session_silent(session->session, false);
         if (event->kind == WORKER_CREDIT)
             credit(engine, session, event);
@@ -529,10 +535,14 @@ void workers_event(struct engine *engine, struct engine_worker_event *event)
     if (event->kind ==
         WORKER_ROOM) /* when it is done, all that was gathered before has been said */
         session_flush(engine, session);
+    if (event->kind == WORKER_PAUSE)
+        workers_pause(engine, session, event);
+    if (event->kind == WORKER_UNCONFIRMED)
+        workers_unconfirmed(engine, event);
     if (event->kind == WORKER_REPORT || event->kind == WORKER_EXTEND ||
         event->kind == WORKER_RELEASE)
         queue_all(engine, event); /* a report counts, whatever became of its stream */
-    event_release(engine, event);
+    worker_event_release(engine, event);
 }
 
 void workers_lost(struct engine *engine)
@@ -551,9 +561,11 @@ void workers_links_free(struct engine *engine)
     struct link_session *session, *next;
     DL_FOREACH_SAFE(engine->links, session, next)
     {
-        struct engine_worker_event *end = session->gone;
+        struct engine_worker_event *end = session->gone, *pause = session->pause;
         session_end(engine, session);
         session_free(engine, session);
+        if (pause)
+            pause->event.done(&pause->event);
         if (end)
             end->event.done(&end->event);
     }

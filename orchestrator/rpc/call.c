@@ -364,23 +364,38 @@ static int check_answer(struct call *call, size_t size, struct err *err)
     return (int)err->code;
 }
 
+bool call_reply_slices(struct call *call, grpc_slice *slices, size_t count)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        size += GRPC_SLICE_LENGTH(slices[i]);
+    struct err err;
+    if (check_answer(call, size, &err)) {
+        call_fail(call, &err);
+        return false;
+    }
+    bool is_ours = claim(call);
+    if (is_ours) {
+        call->answer_bytes = size;
+        atomic_fetch_add(&call->server->answer_bytes, (long long)size);
+        call->answer.payload = grpc_raw_byte_buffer_create(slices, count);
+        send_answer(call);
+    }
+    call_unref(call);
+    return is_ours;
+}
+
 void call_reply(struct call *call, const ProtobufCMessage *reply)
 {
     size_t size = protobuf_c_message_get_packed_size(reply);
     struct err err;
-    if (check_answer(call, size, &err)) {
+    if (check_answer(call, size, &err)) { /* before it is packed */
         call_fail(call, &err);
         return;
     }
-    if (claim(call)) {
-        call->answer_bytes = size;
-        atomic_fetch_add(&call->server->answer_bytes, (long long)size);
-        grpc_slice slice = message_to_slice(reply);
-        call->answer.payload = grpc_raw_byte_buffer_create(&slice, 1);
-        grpc_slice_unref(slice);
-        send_answer(call);
-    }
-    call_unref(call);
+    grpc_slice slice = message_to_slice(reply);
+    (void)call_reply_slices(call, &slice, 1); /* whoever gave up is not told */
+    grpc_slice_unref(slice);
 }
 
 void call_fail_faults(struct call *call, const struct err *err, const struct faults *faults)

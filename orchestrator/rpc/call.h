@@ -91,6 +91,9 @@ MUST_USE int call_unpack(struct call *call, const ProtobufCMessageDescriptor *ty
 /* Unary calls: exactly one of these, once; they take over the caller's reference, and with the last
  * one everything in the arena goes. thread: any */
 void call_reply(struct call *call, const ProtobufCMessage *reply);
+/* The same for a packed message in pieces, which stay the caller's. False: the client had given up,
+ * or the reply was refused; nothing of it was or will be sent. */
+bool call_reply_slices(struct call *call, grpc_slice *slices, size_t count);
 void call_fail(struct call *call, const struct err *err);
 void call_fail_faults(struct call *call, const struct err *err, const struct faults *faults);
 /* Answers it in the stead of whoever works on it; what that one says later is dropped. Takes over

@@ -3,6 +3,7 @@
 #define RPC_INTERNAL_H
 
 #include "core/limits.h"
+#include "engine/engine.h"
 #include "rpc/call.h"
 #include "rpc/listen.h"
 #include "rpc/server.h"
@@ -38,6 +39,7 @@ struct pump {
     struct call *first, *last;
 };
 
+struct poll_session;
 struct queries;
 struct watcher;
 struct worker_stream;
@@ -62,6 +64,10 @@ struct rpc_server {
     /* Unary calls whose object still lives: a client that gives up leaves work behind for a while.
      */
     atomic_llong unfinished;
+    /* Workers that poll, by instance; the lock comes before the mailbox's alone. */
+    pthread_mutex_t polls_lock;
+    struct poll_session *poll_sessions; /* hash */
+    atomic_llong polls;
     int64_t ticked_ms; /* the first pump's */
     /* Shutdown: gRPC's own tag, and who waits for it. */
     struct rpc_tag shutdown_tag;
@@ -134,6 +140,10 @@ void kafka_replay_letters(struct call *call);
 void kafka_discard_letters(struct call *call);
 void kafka_look_up_key(struct call *call);
 void health_check(struct call *call);
+void worker_lease_tasks(struct call *call);
+void worker_report_outcomes(struct call *call);
+void worker_extend_leases(struct call *call);
+void worker_release_tasks(struct call *call);
 
 /* --- streams: take over the call's reference */
 void worker_stream_begin(struct call *call);
@@ -145,6 +155,21 @@ void watcher_free(struct watcher *watcher);
 void watchers_tick(struct rpc_server *server);
 /* Tells every watcher NOT_SERVING and ends its stream. */
 void watchers_end(struct rpc_server *server);
+
+/* --- workers without a stream (worker_poll.c) */
+void worker_polls_tick(struct rpc_server *server, int64_t now_ms);
+void worker_polls_end(struct rpc_server *server); /* forgets them all, when no call is left */
+
+/* --- an event of a worker's link; what it says stays as it is */
+static inline void worker_event_init(struct engine_worker_event *event, struct worker_link *link,
+                                     enum worker_event_kind kind,
+                                     void (*done)(struct engine_event *))
+{
+    event->event.kind = ENGINE_WORKER;
+    event->event.done = done;
+    event->link = link;
+    event->kind = kind;
+}
 
 /* --- pump.c */
 MUST_USE int pump_start(struct pump *pump, struct err *err);

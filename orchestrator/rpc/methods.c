@@ -5,6 +5,7 @@
 #include <saga/v1/kafka.pb-c.h>
 #include <saga/v1/operator.pb-c.h>
 #include <saga/v1/saga.pb-c.h>
+#include <saga/v1/worker.pb-c.h>
 
 static const struct method methods[] = {
     /* clang-format off */
@@ -87,6 +88,14 @@ static const struct method methods[] = {
     { "/saga.v1.KafkaService/LookUpKey", METHOD_UNARY,
       &saga__v1__look_up_key_request__descriptor, kafka_look_up_key, false },
     { "/saga.v1.WorkerService/Work", METHOD_WORK, NULL, NULL, false },
+    { "/saga.v1.WorkerService/LeaseTasks", METHOD_UNARY,
+      &saga__v1__lease_tasks_request__descriptor, worker_lease_tasks, true },
+    { "/saga.v1.WorkerService/ReportOutcomes", METHOD_UNARY,
+      &saga__v1__report_outcomes_request__descriptor, worker_report_outcomes, true },
+    { "/saga.v1.WorkerService/ExtendLeases", METHOD_UNARY,
+      &saga__v1__extend_leases_request__descriptor, worker_extend_leases, true },
+    { "/saga.v1.WorkerService/ReleaseTasks", METHOD_UNARY,
+      &saga__v1__release_tasks_request__descriptor, worker_release_tasks, true },
     { "/grpc.health.v1.Health/Check", METHOD_UNARY,
       &grpc__health__v1__health_check_request__descriptor, health_check, true },
     { "/grpc.health.v1.Health/Watch", METHOD_WATCH, NULL, NULL, true },

@@ -15,6 +15,7 @@ static void tick(struct rpc_server *server)
     for (size_t i = 0; i < server->pump_count; i++)
         pump_sweep(&server->pumps[i], now_ms);
     worker_streams_tick(server, now_ms);
+    worker_polls_tick(server, now_ms);
     watchers_tick(server);
 }
 

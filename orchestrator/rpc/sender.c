@@ -51,6 +51,34 @@ void send_list_add(struct send_list *list, const ProtobufCMessage *message)
     list->last = &item->next;
 }
 
+void send_list_done(struct send_list *list)
+{
+    free_items(list->first);
+    send_list_init(list);
+}
+
+bool send_list_reply(struct send_list *list, struct call *call)
+{
+    size_t count = 0;
+    for (const struct send_item *item = list->first; item; item = item->next)
+        count++;
+    grpc_slice *slices = list->failed ? NULL : mem_calloc(count + 1, sizeof *slices);
+    bool is_sent = false;
+    if (slices) {
+        size_t i = 0;
+        for (const struct send_item *item = list->first; item; item = item->next)
+            slices[i++] = item->slice;
+        is_sent = call_reply_slices(call, slices, count);
+    } else {
+        struct err err;
+        (void)err_set(&err, ERR_NOMEM, "out of memory");
+        call_fail(call, &err);
+    }
+    mem_free(slices);
+    send_list_done(list);
+    return is_sent;
+}
+
 /* Under the lock. */
 static void start_next(struct sender *sender)
 {

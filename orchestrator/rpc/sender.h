@@ -37,8 +37,12 @@ struct send_list {
     bool failed; /* memory is out */
 };
 void send_list_init(struct send_list *list);
+void send_list_done(struct send_list *list);
 /* Packs it. */
 void send_list_add(struct send_list *list, const ProtobufCMessage *message);
+/* Answers a unary call with what was packed, each a part of the one reply: fields that repeat are
+ * put together. Empties the list; takes over the call's reference. False: see call_reply_slices. */
+bool send_list_reply(struct send_list *list, struct call *call);
 /* Takes over the list in any case. False: the stream has ended, or the list had failed; nothing of
  * it was or will be sent. */
 bool sender_put(struct sender *sender, struct send_list *list);

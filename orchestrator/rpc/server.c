@@ -25,6 +25,7 @@ void rpc_server_unref(struct rpc_server *server)
     for (size_t i = 0; server->pumps && i < server->pump_count; i++)
         pthread_mutex_destroy(&server->pumps[i].lock);
     pthread_mutex_destroy(&server->lock);
+    pthread_mutex_destroy(&server->polls_lock);
     pthread_cond_destroy(&server->changed);
     mem_free(server->pumps);
     mem_free(server->listeners);
@@ -51,6 +52,7 @@ static struct rpc_server *server_new(const struct rpc_options *options)
         return NULL;
     atomic_init(&server->refs, 1);
     pthread_mutex_init(&server->lock, NULL);
+    pthread_mutex_init(&server->polls_lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -141,6 +143,7 @@ void rpc_server_drain(struct rpc_server *server, int64_t grace_ms)
         return;
     watchers_tick(server);
     worker_streams_drain(server, grace_ms);
+    worker_polls_tick(server, rpc_now_ms()); /* they answer, and say so */
 }
 
 /* False: the time is over. until_ms INT64_MAX: for as long as it takes. */
@@ -222,6 +225,7 @@ void rpc_server_stop(struct rpc_server *server, int64_t grace_ms)
     }
     grpc_server_destroy(server->grpc);
     pumps_stop(server);
+    worker_polls_end(server);
     for (size_t i = 0; i < server->listener_count; i++)
         listener_done(&server->listeners[i]);
     pthread_mutex_lock(&server->lock);

@@ -15,6 +15,9 @@ enum {
     IN_FLIGHT_MAX = 10000,
     INSTANCE_BYTES_MIN = 8,
     RETRY_AFTER_MS_MAX = 24 * 3600 * 1000,
+    WAIT_MS_MAX = 60 * 1000,
+    WAIT_MS_DEFAULT = 20 * 1000,
+    LEASE_TASKS_MAX = 1000,
 };
 
 static const struct err no_memory = {
@@ -86,9 +89,8 @@ static int read_leases(const char *field, Saga__V1__HeldLease *const *leases, si
     return 0;
 }
 
-static int check_instance(const char *instance, struct err *err)
+static int check_instance(const char *field, const char *instance, struct err *err)
 {
-    const char *field = "hello.instance";
     int rc = check_size(field, strlen(instance), INSTANCE_BYTES_MIN, LIMIT_INSTANCE_BYTES, err);
     for (const char *c = instance; !rc && *c; c++) {
         bool is_plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
@@ -96,6 +98,14 @@ static int check_instance(const char *instance, struct err *err)
         if (!is_plain)
             rc = err_field(err, field, "%s: only [A-Za-z0-9-] are allowed", field);
     }
+    return rc;
+}
+
+static int check_worker(const char *field, const char *worker_id, struct err *err)
+{
+    int rc = check_size(field, strlen(worker_id), 1, LIMIT_WORKER_BYTES, err);
+    if (!rc && !utf8_is_text(worker_id, strlen(worker_id)))
+        rc = err_field(err, field, "%s: control characters are not allowed", field);
     return rc;
 }
 
@@ -133,12 +143,9 @@ static int read_subscriptions(const Saga__V1__Hello *hello, struct arena *arena,
 static int read_hello(const Saga__V1__Hello *hello, struct arena *arena,
                       struct engine_worker_event *ret, struct err *err)
 {
-    const char *field = "hello.worker_id";
-    int rc = check_size(field, strlen(hello->worker_id), 1, LIMIT_WORKER_BYTES, err);
-    if (!rc && !utf8_is_text(hello->worker_id, strlen(hello->worker_id)))
-        rc = err_field(err, field, "%s: control characters are not allowed", field);
+    int rc = check_worker("hello.worker_id", hello->worker_id, err);
     if (!rc)
-        rc = check_instance(hello->instance, err);
+        rc = check_instance("hello.instance", hello->instance, err);
     if (!rc)
         rc = check_size("hello.sdk", strlen(hello->sdk), 0, LIMIT_WORKER_BYTES, err);
     if (!rc)
@@ -228,11 +235,10 @@ static int read_report(const char *path, const Saga__V1__TaskReport *from,
     return 0;
 }
 
-static int read_reports(const Saga__V1__Report *message, struct arena *arena,
-                        struct engine_worker_event *ret, struct err *err)
+static int read_reports(const char *field, Saga__V1__TaskReport *const *reports, size_t count,
+                        struct arena *arena, struct engine_worker_event *ret, struct err *err)
 {
-    size_t count = message->n_reports;
-    int rc = check_size("report.reports", count, 1, LIMIT_REPORTS, err);
+    int rc = check_size(field, count, 1, LIMIT_REPORTS, err);
     if (rc)
         return rc;
     ret->reports = arena_array(arena, count, sizeof *ret->reports);
@@ -242,8 +248,8 @@ static int read_reports(const Saga__V1__Report *message, struct arena *arena,
     ret->report_count = count;
     for (size_t i = 0; i < count; i++) {
         char path[48];
-        (void)snprintf(path, sizeof path, "report.reports[%zu]", i);
-        rc = read_report(path, message->reports[i], &ret->reports[i], err);
+        (void)snprintf(path, sizeof path, "%s[%zu]", field, i);
+        rc = read_report(path, reports[i], &ret->reports[i], err);
         if (rc)
             return rc;
     }
@@ -259,7 +265,8 @@ int worker_event_read(const Saga__V1__WorkerMessage *message, struct arena *aren
     case SAGA__V1__WORKER_MESSAGE__COMMAND_CREDIT:
         return read_credit(message->credit, arena, ret, err);
     case SAGA__V1__WORKER_MESSAGE__COMMAND_REPORT:
-        return read_reports(message->report, arena, ret, err);
+        return read_reports("report.reports", message->report->reports, message->report->n_reports,
+                            arena, ret, err);
     case SAGA__V1__WORKER_MESSAGE__COMMAND_EXTEND:
         ret->kind = WORKER_EXTEND;
         return read_leases("extend.leases", message->extend->leases, message->extend->n_leases, 1,
@@ -274,4 +281,83 @@ int worker_event_read(const Saga__V1__WorkerMessage *message, struct arena *aren
     default:
         return err_field(err, "command", "command: is missing or not known to this server");
     }
+}
+
+/* --- calls of their own ----------------------------------------------------------------------- */
+
+static int check_identity(const char *worker_id, const char *instance,
+                          struct engine_worker_event *ret, struct err *err)
+{
+    ret->worker_id = worker_id;
+    ret->instance = instance;
+    int rc = check_worker("worker_id", worker_id, err);
+    return rc ? rc : check_instance("instance", instance, err);
+}
+
+int worker_report_read(const Saga__V1__ReportOutcomesRequest *request, struct arena *arena,
+                       struct engine_worker_event *ret, struct err *err)
+{
+    int rc = check_identity(request->worker_id, request->instance, ret, err);
+    return rc ? rc : read_reports("reports", request->reports, request->n_reports, arena, ret, err);
+}
+
+int worker_extend_read(const Saga__V1__ExtendLeasesRequest *request, struct arena *arena,
+                       struct engine_worker_event *ret, struct err *err)
+{
+    int rc = check_identity(request->worker_id, request->instance, ret, err);
+    ret->kind = WORKER_EXTEND;
+    return rc ? rc : read_leases("leases", request->leases, request->n_leases, 0, arena, ret, err);
+}
+
+int worker_release_read(const Saga__V1__ReleaseTasksRequest *request, struct arena *arena,
+                        struct engine_worker_event *ret, struct err *err)
+{
+    int rc = check_identity(request->worker_id, request->instance, ret, err);
+    size_t least = request->drain ? 0 : 1;
+    ret->kind = WORKER_RELEASE;
+    return rc ? rc
+              : read_leases("leases", request->leases, request->n_leases, least, arena, ret, err);
+}
+
+static int read_wait(const Saga__V1__LeaseTasksRequest *request, int64_t *ret_ms, struct err *err)
+{
+    int64_t ms = request->wait ? duration_to_ms(request->wait) : 0;
+    if (ms < 0 || ms > WAIT_MS_MAX)
+        return err_field(err, "wait", "wait: must be 0 to %d ms: %" PRId64 " ms", WAIT_MS_MAX, ms);
+    *ret_ms = ms ? ms : WAIT_MS_DEFAULT;
+    return 0;
+}
+
+/* Without a Credit any handler may have the whole answer. */
+static int read_lease_credit(const Saga__V1__LeaseTasksRequest *request, struct arena *arena,
+                             struct worker_lease_ask *ret, struct err *err)
+{
+    if (request->credit)
+        return read_credit(request->credit, arena, &ret->credit, err);
+    size_t count = ret->hello.credit_count;
+    struct worker_credit *credits = arena_array(arena, count, sizeof *credits);
+    if (!credits)
+        return out_of_memory(err);
+    for (size_t i = 0; i < count; i++)
+        credits[i] = (struct worker_credit){ ret->hello.credits[i].handler, ret->hello.tasks_max };
+    ret->credit.kind = WORKER_CREDIT;
+    ret->credit.credits = credits;
+    ret->credit.credit_count = count;
+    return 0;
+}
+
+int worker_lease_read(const Saga__V1__LeaseTasksRequest *request, struct arena *arena,
+                      struct worker_lease_ask *ret, struct err *err)
+{
+    if (!request->hello)
+        return err_field(err, "hello", "hello: is missing");
+    int rc = read_hello(request->hello, arena, &ret->hello, err);
+    if (!rc)
+        rc = check_size("max_tasks", request->max_tasks, 0, LEASE_TASKS_MAX, err);
+    if (!rc)
+        rc = read_wait(request, &ret->wait_ms, err);
+    if (rc)
+        return rc;
+    ret->hello.tasks_max = request->max_tasks ? request->max_tasks : 1;
+    return read_lease_credit(request, arena, ret, err);
 }

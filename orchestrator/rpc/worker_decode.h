@@ -12,4 +12,18 @@
 MUST_USE int worker_event_read(const Saga__V1__WorkerMessage *message, struct arena *arena,
                                struct engine_worker_event *ret, struct err *err);
 
+/* The same for the calls of workers without a stream. */
+struct worker_lease_ask {
+    struct engine_worker_event hello, credit;
+    int64_t wait_ms;
+};
+MUST_USE int worker_lease_read(const Saga__V1__LeaseTasksRequest *request, struct arena *arena,
+                               struct worker_lease_ask *ret, struct err *err);
+MUST_USE int worker_report_read(const Saga__V1__ReportOutcomesRequest *request, struct arena *arena,
+                                struct engine_worker_event *ret, struct err *err);
+MUST_USE int worker_extend_read(const Saga__V1__ExtendLeasesRequest *request, struct arena *arena,
+                                struct engine_worker_event *ret, struct err *err);
+MUST_USE int worker_release_read(const Saga__V1__ReleaseTasksRequest *request, struct arena *arena,
+                                 struct engine_worker_event *ret, struct err *err);
+
 #endif

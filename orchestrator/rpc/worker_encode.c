@@ -10,6 +10,8 @@
 #include <saga/v1/worker.pb-c.h>
 #include <string.h>
 
+enum { TASK_FRAME_BYTES = 8 }; /* tag and length around it */
+
 static ProtobufCBinaryData uid_bytes(const struct uuid *uid)
 {
     union {
@@ -230,7 +232,7 @@ void worker_tasks_write(struct send_list *list, const struct engine_task *tasks,
             messages = NULL;
             break;
         }
-        size_t size = saga__v1__task__get_packed_size(messages[i]) + 8;
+        size_t size = saga__v1__task__get_packed_size(messages[i]) + TASK_FRAME_BYTES;
         if (i > first && bytes + size > RPC_REPLY_BYTES_MAX) {
             write_tasks(list, messages + first, i - first);
             first = i;
@@ -243,6 +245,26 @@ void worker_tasks_write(struct send_list *list, const struct engine_task *tasks,
     else if (count > first)
         write_tasks(list, messages + first, count - first);
     arena_done(&arena);
+}
+
+size_t worker_tasks_part(struct send_list *list, const struct engine_task *tasks, size_t count,
+                         size_t bytes_max, size_t *ret_bytes)
+{
+    struct arena arena = { 0 };
+    Saga__V1__Tasks part = SAGA__V1__TASKS__INIT;
+    part.tasks = arena_array(&arena, count, sizeof(Saga__V1__Task *));
+    while (part.tasks && part.n_tasks < count) {
+        Saga__V1__Task *task = make_task(&arena, &tasks[part.n_tasks]);
+        size_t size = task ? saga__v1__task__get_packed_size(task) + TASK_FRAME_BYTES : 0;
+        if (!task || *ret_bytes + size > bytes_max)
+            break; /* memory, or room: another time */
+        *ret_bytes += size;
+        part.tasks[part.n_tasks++] = task;
+    }
+    if (part.n_tasks)
+        send_list_add(list, &part.base);
+    arena_done(&arena);
+    return list->failed ? 0 : part.n_tasks;
 }
 
 /* --- the rest --------------------------------------------------------------------------------- */
@@ -259,13 +281,12 @@ static Saga__V1__Ack__Result ack_result(enum engine_ack ack)
     }
 }
 
-void worker_acks_write(struct send_list *list, const struct engine_lease_ack *acks, size_t count)
+static int make_acks(struct arena *arena, const struct engine_lease_ack *acks, size_t count,
+                     Saga__V1__Acks *ret)
 {
-    struct arena arena = { 0 };
-    Saga__V1__Acks batch = SAGA__V1__ACKS__INIT;
-    batch.acks = arena_array(&arena, count, sizeof(ProtobufCMessage *));
-    for (size_t i = 0; batch.acks && i < count; i++) {
-        Saga__V1__Ack *ack = reply_new(&arena, &saga__v1__ack__descriptor);
+    ret->acks = arena_array(arena, count, sizeof(ProtobufCMessage *));
+    for (size_t i = 0; ret->acks && i < count; i++) {
+        Saga__V1__Ack *ack = reply_new(arena, &saga__v1__ack__descriptor);
         if (!ack)
             break;
         ack->saga_uid = uid_bytes(&acks[i].uid);
@@ -273,16 +294,50 @@ void worker_acks_write(struct send_list *list, const struct engine_lease_ack *ac
         ack->result = ack_result(acks[i].ack);
         if (acks[i].problem)
             ack->problem = acks[i].problem;
-        batch.acks[batch.n_acks++] = ack;
+        ret->acks[ret->n_acks++] = ack;
     }
+    return arena->oom ? -1 : 0;
+}
+
+void worker_acks_write(struct send_list *list, const struct engine_lease_ack *acks, size_t count)
+{
+    struct arena arena = { 0 };
+    Saga__V1__Acks batch = SAGA__V1__ACKS__INIT;
     Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
     message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_ACKS;
     message.acks = &batch;
-    if (arena.oom)
+    if (make_acks(&arena, acks, count, &batch))
         list->failed = true;
     else
         send_list_add(list, &message.base);
     arena_done(&arena);
+}
+
+void worker_acks_part(struct send_list *list, const struct engine_lease_ack *acks, size_t count)
+{
+    struct arena arena = { 0 };
+    Saga__V1__Acks part = SAGA__V1__ACKS__INIT;
+    if (make_acks(&arena, acks, count, &part))
+        list->failed = true;
+    else
+        send_list_add(list, &part.base);
+    arena_done(&arena);
+}
+
+static int make_extended(struct arena *arena, const struct engine_lease_extended *leases,
+                         size_t count, Saga__V1__Extended *ret)
+{
+    ret->leases = arena_array(arena, count, sizeof(ProtobufCMessage *));
+    for (size_t i = 0; ret->leases && i < count; i++) {
+        Saga__V1__Extended__Lease *lease = reply_new(arena, &saga__v1__extended__lease__descriptor);
+        if (!lease)
+            break;
+        lease->saga_uid = uid_bytes(&leases[i].uid);
+        lease->fence = leases[i].fence;
+        lease->lease = make_duration(arena, leases[i].lease_ms);
+        ret->leases[ret->n_leases++] = lease;
+    }
+    return arena->oom ? -1 : 0;
 }
 
 void worker_extended_write(struct send_list *list, const struct engine_lease_extended *leases,
@@ -290,24 +345,25 @@ void worker_extended_write(struct send_list *list, const struct engine_lease_ext
 {
     struct arena arena = { 0 };
     Saga__V1__Extended batch = SAGA__V1__EXTENDED__INIT;
-    batch.leases = arena_array(&arena, count, sizeof(ProtobufCMessage *));
-    for (size_t i = 0; batch.leases && i < count; i++) {
-        Saga__V1__Extended__Lease *lease =
-            reply_new(&arena, &saga__v1__extended__lease__descriptor);
-        if (!lease)
-            break;
-        lease->saga_uid = uid_bytes(&leases[i].uid);
-        lease->fence = leases[i].fence;
-        lease->lease = make_duration(&arena, leases[i].lease_ms);
-        batch.leases[batch.n_leases++] = lease;
-    }
     Saga__V1__ServerMessage message = SAGA__V1__SERVER_MESSAGE__INIT;
     message.command_case = SAGA__V1__SERVER_MESSAGE__COMMAND_EXTENDED;
     message.extended = &batch;
-    if (arena.oom)
+    if (make_extended(&arena, leases, count, &batch))
         list->failed = true;
     else
         send_list_add(list, &message.base);
+    arena_done(&arena);
+}
+
+void worker_extended_part(struct send_list *list, const struct engine_lease_extended *leases,
+                          size_t count)
+{
+    struct arena arena = { 0 };
+    Saga__V1__Extended part = SAGA__V1__EXTENDED__INIT;
+    if (make_extended(&arena, leases, count, &part))
+        list->failed = true;
+    else
+        send_list_add(list, &part.base);
     arena_done(&arena);
 }
 

@@ -187,9 +187,7 @@ static void receive(struct worker_stream *stream)
         return;
     }
     event->stream = stream;
-    event->event.event.kind = ENGINE_WORKER;
-    event->event.event.done = on_event_done;
-    event->event.link = &stream->link;
+    worker_event_init(&event->event, &stream->link, event->event.kind, on_event_done);
     pthread_mutex_lock(&stream->lock);
     bool posts = !stream->closed;
     if (posts) {
@@ -407,20 +405,12 @@ static void on_sent(struct sender *sender)
 
 /* --- beginning, and what goes on by time ------------------------------------------------------ */
 
-static void fixed_event(struct engine_worker_event *event, struct worker_stream *stream,
-                        enum worker_event_kind kind, void (*done)(struct engine_event *))
-{
-    event->event.kind = ENGINE_WORKER;
-    event->event.done = done;
-    event->link = &stream->link;
-    event->kind = kind;
-}
-
 void worker_stream_begin(struct call *call)
 {
     struct rpc_server *server = call->server;
     struct err err;
-    if ((size_t)atomic_load(&server->streams) >= server->streams_max) {
+    if ((size_t)(atomic_load(&server->streams) + atomic_load(&server->polls)) >=
+        server->streams_max) {
         (void)err_reason(&err, ERR_LIMIT, "TOO_MANY_WORKERS", "more than %zu streams of workers",
                          server->streams_max);
         err.retryable = true;
@@ -438,9 +428,9 @@ void worker_stream_begin(struct call *call)
     stream->link.ops = &link_ops;
     stream->call = call;
     stream->begun_ms = stream->received_ms = rpc_now_ms();
-    fixed_event(&stream->room, stream, WORKER_ROOM, on_room_done);
-    fixed_event(&stream->last, stream, WORKER_ROOM, on_last_done);
-    fixed_event(&stream->gone, stream, WORKER_GONE, on_gone_done);
+    worker_event_init(&stream->room, &stream->link, WORKER_ROOM, on_room_done);
+    worker_event_init(&stream->last, &stream->link, WORKER_ROOM, on_last_done);
+    worker_event_init(&stream->gone, &stream->link, WORKER_GONE, on_gone_done);
     sender_init(&stream->sender, call, on_sent);
     call->stream = stream;
     call->read_tag.fn = on_read;
