@@ -10,6 +10,7 @@
 #include "wire/scan.h"
 #include "wire/validate.h"
 
+#include <saga/v1/worker.pb-c.h>
 #include <string.h>
 
 /* What is defined here takes the place of what stands in the libraries (CMakeLists.txt). */
@@ -103,6 +104,36 @@ void call_reply(struct call *replied, const ProtobufCMessage *reply)
     call_unref(replied);
 }
 
+static const ProtobufCMessageDescriptor *reply_type(void)
+{
+    void (*handle)(struct call *) = call.method->handle;
+    if (handle == worker_lease_tasks)
+        return &saga__v1__lease_tasks_response__descriptor;
+    if (handle == worker_report_outcomes)
+        return &saga__v1__report_outcomes_response__descriptor;
+    if (handle == worker_extend_leases)
+        return &saga__v1__extend_leases_response__descriptor;
+    FUZZ_CHECK(handle == worker_release_tasks);
+    return &saga__v1__release_tasks_response__descriptor;
+}
+
+bool call_reply_slices(struct call *replied, grpc_slice *slices, size_t count)
+{
+    uint8_t data[64 * 1024];
+    size_t size = 0;
+    answers++;
+    for (size_t i = 0; i < count; i++) {
+        size_t more = GRPC_SLICE_LENGTH(slices[i]);
+        FUZZ_CHECK(size + more <= sizeof data);
+        memcpy(data + size, GRPC_SLICE_START_PTR(slices[i]), more);
+        size += more;
+    }
+    struct err err;
+    FUZZ_OK(wire_scan(reply_type(), data, size, &err), &err); /* the parts are one message */
+    call_unref(replied);
+    return true;
+}
+
 void call_ref(struct call *held)
 {
     FUZZ_CHECK(held == &call && holds);
@@ -180,6 +211,10 @@ bool engine_post_always(struct engine *engine, struct engine_event *event)
     (void)engine;
     if (mood & FAKE_DRAINING)
         return false;
+    if (event->kind == ENGINE_WORKER) {
+        fake_worker_post(CONTAINER(event, struct engine_worker_event, event));
+        return true;
+    }
     if (event->kind == ENGINE_START)
         take_start(CONTAINER(event, struct engine_start, event));
     else if (event->kind == ENGINE_VERB)
@@ -470,6 +505,8 @@ void fake_server_call(const struct method *method, const uint8_t *data, size_t s
     mood = chosen_mood;
     answers = 0;
     server.node = node;
+    server.streams_max = server.send_bytes_max = 1;
+    atomic_store(&server.refs, 1);
     atomic_store(&server.draining, (mood & FAKE_DRAINING) != 0);
     call = (struct call){ .server = &server, .method = method };
     holds = 1;
@@ -478,6 +515,11 @@ void fake_server_call(const struct method *method, const uint8_t *data, size_t s
         call_fail(&call, &err);
     else
         method->handle(&call);
+    fake_workers_run();
+    worker_polls_tick(&server, INT64_MAX / 2); /* who still waits has waited long enough */
+    fake_workers_run();
+    worker_polls_end(&server);
+    fake_workers_run();
     FUZZ_CHECK(answers == 1);
     FUZZ_CHECK(!holds);
 }

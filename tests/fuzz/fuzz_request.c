@@ -2,6 +2,7 @@
  * or the reader is within the limits. Method: the head chooses the request's type and the mood of
  * what stands behind the service; the rest is scanned, unpacked, validated and handled as on the
  * server. Mutations know the type. */
+#include "fake_checks.h"
 #include "fake_server.h"
 #include "fuzz.h"
 #include "mutate_message.h"
@@ -64,6 +65,10 @@ static const char *const paths[] = {
     "/saga.v1.KafkaService/DiscardDeadLetters",
     "/saga.v1.KafkaService/LookUpKey",
     "/saga.v1.OperatorService/GetRetention",
+    "/saga.v1.WorkerService/LeaseTasks",
+    "/saga.v1.WorkerService/ReportOutcomes",
+    "/saga.v1.WorkerService/ExtendLeases",
+    "/saga.v1.WorkerService/ReleaseTasks",
 };
 static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
 static const struct method stored = { "stored definition", METHOD_WORK,
@@ -99,18 +104,6 @@ static const ProtobufCMessageDescriptor *type_of(const struct method *row)
         return row->request;
     return row->kind == METHOD_WORK ? &saga__v1__worker_message__descriptor
                                     : &grpc__health__v1__health_check_request__descriptor;
-}
-
-static void check_reports(const struct engine_worker_event *event)
-{
-    for (size_t i = 0; i < event->report_count; i++) {
-        const struct report *report = &event->reports[i].report;
-        FUZZ_CHECK(report->output.size <= LIMIT_PAYLOAD_BYTES);
-        FUZZ_CHECK(!report->error_code || strlen(report->error_code) <= LIMIT_ERROR_CODE_BYTES);
-        FUZZ_CHECK(!report->error_message ||
-                   strlen(report->error_message) <= LIMIT_ERROR_MESSAGE_BYTES);
-        FUZZ_CHECK(report->retry_after_ms >= 0);
-    }
 }
 
 /* What has passed the scan and the validation can be printed, but for floating point and Any. */
