@@ -17,6 +17,7 @@ packages=(
     libmariadb-dev mariadb-server-core mariadb-client-core # no service: the tests start their own
     libhiredis-dev redis-server # the cache of the fulfilment demo, which starts one of its own
     python3-protobuf # what the JSON of payloads is compared with
+    python3-grpcio # a worker of no SDK, in the tests
     clang-14 libclang-rt-14-dev llvm-14 valgrind spin
 )
 checks=(clang-format-14 clang-tidy-14 cppcheck)

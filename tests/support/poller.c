@@ -11,7 +11,7 @@ enum { HELD_MAX = 2048, HANDLERS_MAX = 8, CALL_MS = 15000, MARGIN_MS = 5000 };
 
 struct poller {
     struct client *client;
-    char address[128], worker_id[64], instance[64], handlers[256];
+    char worker_id[64], instance[64], handlers[256];
     char *handler_names[HANDLERS_MAX];
     size_t handler_count;
     struct raw_lease held[HELD_MAX];
@@ -44,7 +44,6 @@ struct poller *poller_new(const char *address, const char *worker_id, const char
     struct err err;
     assert_non_null(poller);
     ASSERT_OK(client_new(address, &poller->client, &err), &err);
-    (void)snprintf(poller->address, sizeof poller->address, "%s", address);
     (void)snprintf(poller->worker_id, sizeof poller->worker_id, "%s", worker_id);
     (void)snprintf(poller->handlers, sizeof poller->handlers, "%s", handlers);
     if (instance)
@@ -75,6 +74,14 @@ struct poller *poller_free(struct poller *poller)
     poller->client = client_free(poller->client);
     mem_free(poller);
     return NULL;
+}
+
+struct poller *poller_move(struct poller *poller, const char *address)
+{
+    struct err err;
+    poller->client = client_free(poller->client);
+    ASSERT_OK(client_new(address, &poller->client, &err), &err);
+    return poller;
 }
 
 void poller_forget(struct poller *poller)

@@ -15,6 +15,8 @@ struct poller *poller_new(const char *address, const char *worker_id, const char
                           const char *handlers);
 /* NULL is fine; always returns NULL. Tells nobody. */
 struct poller *poller_free(struct poller *poller);
+/* The same instance, with what it has, at another server; takes its place. */
+struct poller *poller_move(struct poller *poller, const char *address);
 /* From now on it lists nothing of what it has. */
 void poller_forget(struct poller *poller);
 
