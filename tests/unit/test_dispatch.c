@@ -236,6 +236,34 @@ static void test_no_allocation_that_fails_ends_the_process(void **state)
     assert_true(n > 10); /* worker, session, handlers, group, and three tables of two blocks */
 }
 
+/* What one answer to a worker without a stream may bring, of all handlers together. */
+static void test_a_session_may_be_bounded_beside_its_credits(void **state)
+{
+    (void)state;
+    struct dispatch *dispatch = dispatch_new();
+    struct dispatch_subscribe both[] = { { "h", 10 }, { "g", 10 } };
+    struct dispatch_session *session = NULL, *previous = NULL;
+    struct err err;
+    assert_int_equal(
+        dispatch_session_open(dispatch, "w/1", both, 2, NULL, &session, &previous, &err), 0);
+    dispatch_session_bound(session, 3);
+    assert_true(dispatch_credit(dispatch, session, "h", 10));
+    assert_true(dispatch_credit(dispatch, session, "g", 10));
+    struct dispatch_subscription *reserved = dispatch_reserve(dispatch_handler(dispatch, "h"));
+    assert_non_null(reserved);
+    assert_non_null(dispatch_reserve(dispatch_handler(dispatch, "g")));
+    assert_non_null(dispatch_reserve(dispatch_handler(dispatch, "g")));
+    assert_null(dispatch_reserve(dispatch_handler(dispatch, "g")));
+    assert_false(dispatch_handler_has_credit(dispatch_handler(dispatch, "h")));
+    dispatch_unreserve(reserved);
+    assert_non_null(dispatch_reserve(dispatch_handler(dispatch, "g")));
+    assert_null(dispatch_reserve(dispatch_handler(dispatch, "h")));
+    struct dispatch_session *one = open_session(dispatch, "w/2", "h");
+    assert_true(dispatch_session_covers(session, one));
+    assert_false(dispatch_session_covers(one, session));
+    (void)dispatch_free(dispatch);
+}
+
 static void test_idempotency_key_is_the_documented_digest(void **state)
 {
     (void)state;
@@ -270,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_what_is_served_and_has_room_is_named_with_its_credit),
         cmocka_unit_test(test_handlers_that_nobody_needs_are_forgotten),
         cmocka_unit_test(test_no_allocation_that_fails_ends_the_process),
+        cmocka_unit_test(test_a_session_may_be_bounded_beside_its_credits),
         cmocka_unit_test(test_idempotency_key_is_the_documented_digest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

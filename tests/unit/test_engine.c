@@ -604,13 +604,10 @@ static void test_p5_after_a_lost_stream_the_saga_is_loaded_before_anything_is_gr
     assert_false(expect_op(STORE_LOAD_UID)->take);
 }
 
-static void start_without_worker(void)
+static void start_ungranted(void)
 {
     static struct start_item second;
     static struct engine_start one;
-    static struct engine_worker_event gone;
-    gone = (struct engine_worker_event){ 0 };
-    post_worker(&gone, WORKER_GONE);
     second = (struct start_item){ .namespace_ = "default", .definition = "two", .saga_id = "t" };
     one = (struct engine_start){ .items = &second, .count = 1 };
     one.event = (struct engine_event){ .kind = ENGINE_START, .done = event_done };
@@ -622,6 +619,51 @@ static void start_without_worker(void)
     }
     assert_int_equal(find_op(STORE_START)->transition->append_seq, 0);
     answer(STORE_OK);
+}
+
+static void start_without_worker(void)
+{
+    static struct engine_worker_event gone;
+    gone = (struct engine_worker_event){ 0 };
+    post_worker(&gone, WORKER_GONE);
+    start_ungranted();
+}
+
+/* A worker without a stream: one answer may be lost, however well its worker is. */
+static void test_l3_what_may_not_have_arrived_is_lost_alone(void **state)
+{
+    struct worker_lease_ref ref = { .uid = worker.uid, .fence = worker.fences[0] };
+    struct engine_worker_event event = { .leases = &ref, .lease_count = 1 };
+    (void)state;
+    post_worker(&event, WORKER_UNCONFIRMED);
+    assert_true(find_op(STORE_TRANSITION)->transition->finishes);
+    const struct store_op *op = find_op(STORE_TRANSITION);
+    assert_int_equal(saga_entry(op->saga, 1)->outcome, OUTCOME_STREAM_LOST);
+}
+
+static bool paused;
+static void pause_done(struct engine_event *event)
+{
+    paused = event != NULL;
+}
+
+/* What is granted when it asks for no more comes before the pause is done, and nothing after it. */
+static void test_a_pause_waits_for_what_is_on_its_way(void **state)
+{
+    struct engine_worker_event pause = { .event = { .kind = ENGINE_WORKER, .done = pause_done },
+                                         .link = &worker.link,
+                                         .kind = WORKER_PAUSE };
+    (void)state;
+    paused = false;
+    post_report(worker.fences[0]); /* done, and the next one granted: not durable yet */
+    assert_true(engine_post_always(engine, &pause.event));
+    turn();
+    assert_false(paused);
+    assert_int_equal(worker.tasks, 1);
+    answer(STORE_OK);
+    assert_true(paused);
+    assert_int_equal(worker.tasks, 2);
+    start_ungranted();
 }
 
 /* Time passes, and the database answers all along. */
@@ -916,6 +958,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_sagas_that_were_started_beside_the_engine, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_sagas_that_come_whole_are_not_loaded, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_l3_what_may_not_have_arrived_is_lost_alone,
+                                        setup_idempotent, teardown),
+        cmocka_unit_test_setup_teardown(test_a_pause_waits_for_what_is_on_its_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sagas_that_may_have_been_started_are_looked_for, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_more_started_sagas_than_are_taken_up_at_once, setup,
