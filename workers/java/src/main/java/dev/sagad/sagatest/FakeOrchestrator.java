@@ -32,7 +32,7 @@ import java.util.concurrent.TimeUnit;
 /**
  * An orchestrator in this process, on a loopback port, for tests of whole workers: hands out tasks and
  * collects what is reported. It keeps nothing, and repeats nothing: for that there is {@code sagad
- * --dev}. Any thread.
+ * dev}. Any thread.
  *
  * <pre>{@code
  * try (FakeOrchestrator fake = FakeOrchestrator.start();
