@@ -40,7 +40,6 @@ static void reading_is(struct consumer *consumer, rd_kafka_topic_partition_list_
     if (consumer->reading)
         rd_kafka_topic_partition_list_destroy(consumer->reading);
     consumer->reading = reading;
-    consumer->paused = false; /* what is assigned anew is not paused */
 }
 
 static int partitions_keep(struct consumer *consumer, const rd_kafka_topic_partition_list_t *list)
@@ -67,6 +66,7 @@ static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
     if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS && partitions_keep(consumer, list) == 0) {
         consumer->was_assigned = true;
     } else {
+        consumer_resume(consumer);
         rd_kafka_resp_err_t failed = rd_kafka_assign(handle, NULL);
         if (failed)
             broker_error_set(&consumer->error, failed, "giving partitions back");
@@ -373,6 +373,7 @@ int consumer_assign(struct consumer *consumer, const struct consumer_position *p
                     size_t count, struct err *err)
 {
     rd_kafka_topic_partition_list_t *list = list_of(consumer, positions, count);
+    consumer_resume(consumer);
     rd_kafka_resp_err_t failed = rd_kafka_assign(consumer->handle, list);
     if (failed) {
         rd_kafka_topic_partition_list_destroy(list);
@@ -382,7 +383,8 @@ int consumer_assign(struct consumer *consumer, const struct consumer_position *p
     return 0;
 }
 
-/* Resuming what is not paused may rewind it: each is said once. */
+/* Resuming what is not paused may rewind it: each is said once. What is assigned anew is paused
+ * still, so it is resumed before that. */
 void consumer_pause(struct consumer *consumer)
 {
     if (consumer->paused || !consumer->reading)

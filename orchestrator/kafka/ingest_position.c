@@ -385,6 +385,7 @@ void position_try(struct run *run)
     struct err err;
     run->start_problem[0] = '\0';
     if (position(run, &err) == 0) {
+        run->held_since = 0; /* paused at once they might forget where they begin */
         log_line(LOG_INFO, "partitions are read", "rule", run->rule->name, "topic",
                  run->rule->topic, "partitions", log_fmt("%zu", run->part_count), NULL);
         return;

@@ -6,6 +6,7 @@
 #include "support/wait.h"
 #include "world.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 enum { PARTITIONS = 3, WAIT_MS = 30000 };
@@ -137,6 +138,36 @@ static void test_p8_a_database_that_is_away_is_waited_for(void **state)
     world_judge(&world, "away", 2 * RECORDS);
 }
 
+/* Partitions that were paused begin elsewhere when it comes back: it was restored to an earlier
+ * point, or a person has moved a cursor. */
+static void test_p8_a_database_that_comes_back_with_other_cursors(void **state)
+{
+    (void)state;
+    enum { RECORDS = 60 };
+    struct err err;
+    char expected[24];
+    KAFKA_OR_SKIP(world.kafka);
+    PROVES("P7 P8");
+    begin("moved", RECORDS);
+    world_define(&world, 0, "moved");
+    world_workers(&world);
+    world_judge(&world, "moved", RECORDS);
+    ASSERT_OK(test_postgres_stop_fast(rig()->postgres, &err), &err);
+    ASSERT_OK(test_process_wait_output(rig()->sagad, "why=\"the database is away\"", WAIT_MS, NULL,
+                                       0, &err),
+              &err);
+    ASSERT_OK(test_process_signal(rig()->sagad, SIGSTOP, &err), &err);
+    ASSERT_OK(test_postgres_restart(rig()->postgres, &err), &err);
+    rig_exec(rig(), RIG_STORE,
+             "UPDATE kafka_cursor SET next_offset = 0, before_offset = NULL, before_time_ms = NULL,"
+             " before_crc = NULL WHERE rule = 'moved'");
+    ASSERT_OK(test_process_signal(rig()->sagad, SIGCONT, &err), &err);
+    (void)snprintf(expected, sizeof expected, "%d", 2 * RECORDS - world_keys(RECORDS));
+    rig_await(rig(), RIG_STORE, expected, WAIT_MS,
+              "SELECT sum(duplicates) FROM kafka_cursor WHERE rule = 'moved'");
+    assert_int_equal(sagas("moved"), world_keys(RECORDS));
+}
+
 /* Whoever holds a row of the cursors holds up its batch, and not the member. */
 static void test_p8_a_lock_that_is_held_is_waited_for(void **state)
 {
@@ -163,6 +194,7 @@ int main(void)
         cmocka_unit_test_teardown(test_no_more_sagas_run_than_the_definition_allows, check),
         cmocka_unit_test_teardown(test_a_paused_definition_starts_nothing, check),
         cmocka_unit_test_teardown(test_p8_a_database_that_is_away_is_waited_for, check),
+        cmocka_unit_test_teardown(test_p8_a_database_that_comes_back_with_other_cursors, check),
         cmocka_unit_test_teardown(test_p8_a_lock_that_is_held_is_waited_for, check),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
