@@ -86,6 +86,9 @@ struct lease { /* a live lease of a resident saga */
     bool idempotent;
     bool ours;         /* this process granted it: it knows the stream that it went to */
     bool of_this_node; /* an earlier process of this node did: that stream is gone with it */
+    /* Of an earlier timeline: its report may have been accepted, and lost with what came after the
+     * point from which the database went on. That its worker does not list it says nothing. */
+    bool may_have_ended;
 };
 
 /* --- sagas in memory --- */

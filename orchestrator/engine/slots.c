@@ -178,6 +178,7 @@ static void lease_register(struct engine *engine, struct slot *slot,
     lease->idempotent = rule->effect == EFFECT_IDEMPOTENT;
     lease->ours = ours;
     size_t node = strlen(engine->options.node);
+    lease->may_have_ended = entry->fence < fence_make(engine->store->ops->epoch(engine->store), 0);
     lease->of_this_node = entry->actor && strncmp(entry->actor, engine->granter, node + 1) == 0;
     LL_PREPEND(slot->leases, lease);
     COUNT(engine, leases_live, 1);

@@ -297,7 +297,7 @@ bool workers_never_started(const struct lease *lease)
 {
     const struct dispatch_session *dispatch_session = lease->dispatch.worker->session;
     const struct link_session *session = dispatch_session ? dispatch_session->owner : NULL;
-    if (!session || !session->only_stream || !lease->of_this_node)
+    if (!session || !session->only_stream || !lease->of_this_node || lease->may_have_ended)
         return false;
     struct held_lease key;
     memset(&key, 0, sizeof key);
@@ -341,7 +341,8 @@ static void hello_compare(struct engine *engine, struct dispatch_worker *worker,
     }
     for (struct dispatch_lease *at = worker->leases; at; at = at->next) {
         const struct lease *lease = CONTAINER(at, struct lease, dispatch);
-        if (!at->listed && (lease->ours || (event->only_stream && lease->of_this_node)))
+        if (!at->listed && !lease->may_have_ended &&
+            (lease->ours || (event->only_stream && lease->of_this_node)))
             lease_end_queue(engine, lease->slot, lease->seq, OUTCOME_RELEASED);
         at->listed = false;
     }

@@ -12,6 +12,7 @@ enum { NOW_MS = 1000000, TASKS_MAX = 8 };
 struct fake_store {
     struct store store;
     uint64_t generation;
+    int64_t epoch;
     struct store_op *batch, *completed;
 };
 
@@ -27,8 +28,7 @@ static uint64_t fake_generation(struct store *store)
 
 static int64_t fake_epoch(struct store *store)
 {
-    (void)store;
-    return 0;
+    return fake_of(store)->epoch;
 }
 
 static bool fake_busy(struct store *store)
@@ -555,6 +555,63 @@ static void test_a_node_that_was_taken_for_dead_loads_its_sagas_anew(void **stat
     assert_int_equal(expect_op(STORE_TRANSITION)->transition->append_seq, 2);
 }
 
+/* A database of this epoch has the lease of step b, and knows no report. The worker comes back, and
+ * does not list it: is it given back? Loaded first: this process granted it; else an earlier one.
+ */
+static bool given_back(int64_t epoch, bool is_loaded_first)
+{
+    static struct engine_worker_event gone;
+    bool loaded = false, ended = false;
+    gone = (struct engine_worker_event){ 0 };
+    post_worker(&gone, WORKER_GONE);
+    worker.link = (struct worker_link){ .ops = &link_ops }; /* the next stream */
+    hello_event.only_stream = true;
+    fake.epoch = epoch;
+    fake.generation = 2;
+    pass_ms(ENGINE_HEARTBEAT_MS);
+    if (!is_loaded_first)
+        post_worker(&hello_event, WORKER_HELLO);
+    for (int i = 0; i < 8 && fake.batch; i++) {
+        bool loads = false;
+        for (struct store_op *op = fake.batch; op; op = op->next) {
+            if (op->kind == STORE_OWN && !loaded) {
+                op->uids = mem_calloc(1, sizeof *op->uids);
+                op->uids[op->uid_count++] = worker.uid;
+            }
+            loads = loads || op->kind == STORE_LOAD_UID;
+            ended = ended || (op->kind == STORE_TRANSITION && op->transition->finishes);
+        }
+        if (loads)
+            answer_load(true, is_loaded_first ? granter : "test/earlier", true);
+        else
+            answer(STORE_OK);
+        if (loads && is_loaded_first)
+            post_worker(&hello_event, WORKER_HELLO);
+        loaded = loaded || loads;
+    }
+    assert_true(loaded);
+    return ended;
+}
+
+static void test_a_lease_that_its_worker_does_not_know_was_never_started(void **state)
+{
+    (void)state;
+    assert_true(given_back(0, false));
+    (void)teardown(NULL); /* always 0 */
+    assert_int_equal(setup(NULL), 0);
+    assert_true(given_back(0, true));
+}
+
+/* It may have been, with a report that was accepted in what is lost. */
+static void test_p4_after_a_restore_it_may_have_been(void **state)
+{
+    (void)state;
+    assert_false(given_back(1, false));
+    (void)teardown(NULL); /* always 0 */
+    assert_int_equal(setup(NULL), 0);
+    assert_false(given_back(1, true));
+}
+
 static struct engine_verb verbs[2]; /* the engine's until they are done */
 
 static void post_verb(enum engine_verb_kind kind)
@@ -976,6 +1033,9 @@ int main(void)
             test_p3_a_process_that_lost_its_nodes_name_decides_nothing_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_node_that_was_taken_for_dead_loads_its_sagas_anew,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_lease_that_its_worker_does_not_know_was_never_started, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_p4_after_a_restore_it_may_have_been, setup, teardown),
         cmocka_unit_test_setup_teardown(test_waiting_for_another_nodes_saga_does_not_take_it, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(
