@@ -45,7 +45,8 @@ void event_id(const struct store_event_id *id, char ret[EVENT_ID_SIZE])
 {
     char uid[UUID_TEXT_SIZE];
     uuid_format(&id->uid, uid);
-    (void)snprintf(ret, EVENT_ID_SIZE, "%s/%" PRId64 "/%d", uid, id->seq, (int)id->part);
+    (void)snprintf(ret, EVENT_ID_SIZE, "%s/%" PRId64 "/%d", uid, fence_make(id->epoch, id->seq),
+                   (int)id->part);
 }
 
 static char *uid_text(struct arena *arena, const struct uuid *uid)
@@ -126,6 +127,7 @@ static int fill(struct arena *arena, const struct store_event *event, Saga__V1__
     message->run = saga->run;
     message->start_time = time_message(arena, saga->started_at_ms);
     message->state = state_of(event);
+    message->epoch = event->id.epoch;
     if (saga->has_related)
         message->related_saga = uid_text(arena, &saga->related);
     if (fill_labels(arena, saga->labels, message, err) != 0)

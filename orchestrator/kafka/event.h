@@ -13,6 +13,7 @@ MUST_USE int event_record(struct arena *arena, const struct store_event *event,
                           struct producer_record *ret, struct err *err);
 
 enum { EVENT_ID_SIZE = UUID_TEXT_SIZE + 32 };
-void event_id(const struct store_event_id *id, char ret[EVENT_ID_SIZE]); /* "UID/SEQ/PART" */
+/* "UID/POSITION/PART"; the position is made of epoch and seq as a fence is. */
+void event_id(const struct store_event_id *id, char ret[EVENT_ID_SIZE]);
 
 #endif

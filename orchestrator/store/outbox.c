@@ -159,6 +159,7 @@ static int decode_event(const PGresult *result, int row, struct store_event *ret
     event.id.uid = columns.uid = columns_uuid(&columns, &present);
     event.id.seq = columns_int8(&columns);
     int16_t part = columns_int2(&columns, -1);
+    event.id.epoch = columns_int4(&columns);
     event.time_ms = columns_time_ms(&columns);
     event.due = columns_bool(&columns);
     if (columns.failed)

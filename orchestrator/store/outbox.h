@@ -48,6 +48,7 @@ struct store_event_id {
     struct uuid uid;
     int64_t seq;
     enum store_event_part part;
+    int32_t epoch; /* of the database when it was written, as of fences (core/journal.h) */
 };
 struct store_event { /* texts owned */
     struct store_event_id id;

@@ -55,7 +55,8 @@ const struct stmt outbox_stmts[OUTBOX_COUNT] = {
      * each range. */
     [OUTBOX_PAGE] = { "outbox_page", 5,
         { OID_INT2_ARRAY, OID_INT2_ARRAY, OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8 },
-        "SELECT 1::bigint, " ENTRY_WITHOUT_OUTPUT ", j.step, o.saga_uid, o.seq, o.part, o.created_at,"
+        "SELECT 1::bigint, " ENTRY_WITHOUT_OUTPUT ", j.step, o.saga_uid, o.seq, o.part, o.epoch,"
+        " o.created_at,"
         " o.failed_at IS NULL OR o.failed_at"
         " + least(power(2, least(o.failures, 20) - 1), 300) * interval '1 second' <= now(),"
         " s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.labels::text,"

@@ -16,7 +16,7 @@ static struct store_event sample(enum store_event_part part, int64_t seq, enum e
 {
     const struct uuid uid = { { 1, 2, [15] = 0xab } };
     return (struct store_event){
-        .id = { uid, seq, part },
+        .id = { uid, seq, part, 0 },
         .time_ms = 1790000000123,
         .due = true,
         .saga = { .uid = uid,
@@ -154,6 +154,26 @@ static void test_it_is_the_same_later(void **state)
     }
 }
 
+/* Of a database that was restored: the same position, and another event. */
+static void test_another_epoch_is_another_event(void **state)
+{
+    (void)state;
+    struct err err;
+    struct producer_record record;
+    CLEANUP(arena_done_p) struct arena arena = { 0 };
+    struct store_event event = sample(STORE_EVENT_ENTRY, 4, ENTRY_LEASE);
+    event.id.epoch = 2;
+    ASSERT_OK(event_record(&arena, &event, &record, &err), &err);
+    assert_string_equal(header(&record, "ce_id"),
+                        "01020000-0000-0000-0000-0000000000ab/2199023255556/1");
+    Saga__V1__SagaEvent *said =
+        saga__v1__saga_event__unpack(NULL, record.value.size, record.value.data);
+    assert_non_null(said);
+    assert_string_equal(said->id, header(&record, "ce_id"));
+    assert_int_equal(said->epoch, 2);
+    saga__v1__saga_event__free_unpacked(said, NULL);
+}
+
 static void test_labels_that_are_none_are_an_error(void **state)
 {
     (void)state;
@@ -192,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_kind),
         cmocka_unit_test(test_it_is_the_same_later),
+        cmocka_unit_test(test_another_epoch_is_another_event),
         cmocka_unit_test(test_labels_that_are_none_are_an_error),
         cmocka_unit_test(test_memory_that_is_out_is_an_error),
     };
