@@ -338,3 +338,90 @@ int test_postgres_dropdb(struct test_postgres *postgres, const char *database, s
 {
     return database_statement(postgres, "DROP DATABASE IF EXISTS", database, err);
 }
+
+/* --- back to an earlier point ----------------------------------------------------------------- */
+
+static void beside_data(const struct test_postgres *postgres, const char *name,
+                        char ret_path[SCRATCH_PATH_SIZE + 16])
+{
+    (void)snprintf(ret_path, SCRATCH_PATH_SIZE + 16, "%s/%s", postgres->directory, name); /* fits */
+}
+
+int test_postgres_backup(struct test_postgres *postgres, struct err *err)
+{
+    char program[SCRATCH_PATH_SIZE], backup[SCRATCH_PATH_SIZE + 16], port[16];
+    program_path("pg_basebackup", program);
+    beside_data(postgres, "backup", backup);
+    (void)snprintf(port, sizeof port, "%d", postgres->port);
+    const char *const argv[] = {
+        program, "-h",   postgres->directory, "-p",        port, "-U", "postgres",
+        "-D",    backup, "--checkpoint=fast", "--no-sync", NULL
+    };
+    const struct test_process_options options = {
+        .argv = argv, .directory = postgres->directory, .uid = postgres->uid, .gid = postgres->gid
+    };
+    if (scratch_remove(backup, err))
+        return (int)err->code;
+    return test_process_must_succeed(&options, START_LIMIT_MS, err);
+}
+
+/* Adds `text` to a file of the server's, which is made if need be. */
+static int file_add(const struct test_postgres *postgres, const char *name, const char *text,
+                    struct err *err)
+{
+    char path[SCRATCH_PATH_SIZE + 48];
+    (void)snprintf(path, sizeof path, "%s/%s", postgres->data, name); /* fits */
+    FILE *file = fopen(path, "ae");
+    if (!file)
+        return err_set(err, ERR_INTERNAL, "%s: %s", path, strerror(errno));
+    bool written = fputs(text, file) >= 0;
+    written = fclose(file) == 0 && written;
+    if (!written || (postgres->uid != 0 && chown(path, postgres->uid, postgres->gid) != 0))
+        return err_set(err, ERR_INTERNAL, "%s: %s", path, strerror(errno));
+    return 0;
+}
+
+/* Until the answer to a yes-or-no question is yes. */
+static int await_yes(struct test_postgres *postgres, const char *question, struct err *err)
+{
+    int64_t end_ms = clock_mono_ms(&clock_system) + START_LIMIT_MS;
+    char answer[8];
+    for (;;) {
+        if (test_postgres_query(postgres, "postgres", question, answer, sizeof answer, err))
+            return (int)err->code;
+        if (strcmp(answer, "t") == 0)
+            return 0;
+        if (clock_mono_ms(&clock_system) > end_ms)
+            return err_set(err, ERR_UNAVAILABLE, "it stays no: %s", question);
+        wait_ms(10);
+    }
+}
+
+int test_postgres_recover(struct test_postgres *postgres, const char *point, struct err *err)
+{
+    char backup[SCRATCH_PATH_SIZE + 16], aside[SCRATCH_PATH_SIZE + 16];
+    char settings[2 * SCRATCH_PATH_SIZE];
+    if (postgres->server)
+        return err_set(err, ERR_PRECONDITION, "postgres is running");
+    beside_data(postgres, "backup", backup);
+    beside_data(postgres, "aside", aside);
+    (void)snprintf(settings, sizeof settings, /* a path that is cut is not found */
+                   "restore_command = 'cp \"%s/pg_wal/%%f\" \"%%p\"'\n"
+                   "recovery_target_name = '%s'\n",
+                   aside, point);
+    if (scratch_remove(aside, err))
+        return (int)err->code;
+    if (rename(postgres->data, aside) != 0 || rename(backup, postgres->data) != 0)
+        return err_set(err, ERR_INTERNAL, "rename %s: %s", postgres->data, strerror(errno));
+    if (file_add(postgres, "postgresql.auto.conf", settings, err) ||
+        file_add(postgres, "recovery.signal", "", err) || test_postgres_restart(postgres, err))
+        return (int)err->code;
+    return await_yes(postgres, "SELECT pg_get_wal_replay_pause_state() = 'paused'", err);
+}
+
+int test_postgres_promote(struct test_postgres *postgres, struct err *err)
+{
+    if (test_postgres_exec(postgres, "postgres", "SELECT pg_wal_replay_resume()", err))
+        return (int)err->code;
+    return await_yes(postgres, "SELECT NOT pg_is_in_recovery()", err);
+}

@@ -33,6 +33,17 @@ void test_postgres_kill(struct test_postgres *postgres);
  * answers. */
 MUST_USE int test_postgres_restart(struct test_postgres *postgres, struct err *err);
 
+/* Back to an earlier point, as an operator does it: a base backup (pg_basebackup; an earlier one is
+ * replaced), later, with the server stopped, the backup in the place of the data, which is set
+ * aside, and its WAL up to a point that pg_create_restore_point has named. The server is up then,
+ * and stands at that point: it can be read, not written to. */
+MUST_USE int test_postgres_backup(struct test_postgres *postgres, struct err *err);
+MUST_USE int test_postgres_recover(struct test_postgres *postgres, const char *point,
+                                   struct err *err);
+/* From there on, on a new timeline; returns when it can be written to. The server must have run
+ * with wal_keep_size large enough for all since the backup. */
+MUST_USE int test_postgres_promote(struct test_postgres *postgres, struct err *err);
+
 pid_t test_postgres_pid(const struct test_postgres *postgres);
 int test_postgres_port(const struct test_postgres *postgres);
 const char *test_postgres_log(const struct test_postgres *postgres);        /* borrowed */
