@@ -22,7 +22,8 @@ static int group_setup(void **state)
 {
     (void)state;
     struct err err;
-    SETUP_OK(test_postgres_start(NULL, &postgres, &err), &err);
+    static const char *const settings[] = { "wal_keep_size=1GB", NULL };
+    SETUP_OK(test_postgres_start(settings, &postgres, &err), &err);
     fixture_database(postgres, "outbox", conninfo);
     store = fixture_store(conninfo);
     watch = fixture_connect(conninfo);
@@ -469,6 +470,60 @@ static void test_a_call_that_waits_for_a_lock_ends(void **state)
     (void)store_outbox_free(outbox); /* always NULL */
 }
 
+/* --- back to an earlier point ----------------------------------------------------------------- */
+
+/* What is told of saga "one" next. */
+static void next_id_is(struct store_outbox *outbox, int64_t seq, int32_t epoch,
+                       enum outcome outcome)
+{
+    struct err err;
+    struct page page = { 0 };
+    page_read(outbox, ALL, &page);
+    assert_int_equal(page.count, 1);
+    assert_int_equal(page.events[0].id.seq, seq);
+    assert_int_equal(page.events[0].id.epoch, epoch);
+    assert_int_equal(page.events[0].entry.outcome, outcome);
+    ASSERT_OK(store_outbox_published(outbox, &page.events[0].id, 1, &err), &err);
+    page_done(&page);
+}
+
+/* The same position comes to another end: an event of its own. What was committed before that point
+ * is the same event as ever. */
+static void test_what_is_told_anew_after_a_restore_is_another_event(void **state)
+{
+    (void)state;
+    struct err err;
+    struct copy copy;
+    struct store_outbox *outbox = relay(1);
+    ASSERT_OK(test_postgres_backup(postgres, &err), &err);
+    copy_new(&copy, "one", "w/1");
+    copy_write(&copy, store, STORE_OK);
+    const struct uuid uid = saga_row(copy.saga)->uid;
+    fixture_exec(watch, "SELECT pg_create_restore_point('before')");
+    copy_report(&copy, OUTCOME_DONE, "out");
+    copy_write(&copy, store, STORE_OK);
+    next_id_is(outbox, 0, 0, OUTCOME_NONE);
+    next_id_is(outbox, 1, 0, OUTCOME_DONE);
+    copy_done(&copy);
+
+    uint64_t before = store->ops->generation(store);
+    PQfinish(watch);
+    ASSERT_OK(test_postgres_stop_fast(postgres, &err), &err);
+    ASSERT_OK(test_postgres_recover(postgres, "before", &err), &err);
+    ASSERT_OK(test_postgres_promote(postgres, &err), &err);
+    watch = fixture_connect(conninfo);
+    fixture_wait_ready(store, before);
+    copy_load(&copy, store, &uid);
+    copy_report(&copy, OUTCOME_RETRY, NULL);
+    copy_write(&copy, store, STORE_OK);
+    copy_done(&copy);
+    outbox = store_outbox_free(outbox);
+    outbox = relay(1);
+    next_id_is(outbox, 0, 0, OUTCOME_NONE);
+    next_id_is(outbox, 1, 1, OUTCOME_RETRY);
+    (void)store_outbox_free(outbox); /* always NULL */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,6 +541,7 @@ int main(void)
         cmocka_unit_test_setup(test_what_nothing_can_be_said_of_has_a_fault, each_setup),
         cmocka_unit_test_setup(test_a_lost_connection_is_opened_anew, each_setup),
         cmocka_unit_test_setup(test_a_call_that_waits_for_a_lock_ends, each_setup),
+        cmocka_unit_test_setup(test_what_is_told_anew_after_a_restore_is_another_event, each_setup),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown) ? 1 : 0;
 }
