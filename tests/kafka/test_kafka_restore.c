@@ -130,6 +130,8 @@ static const char books_schema[] =
     " EXISTS (SELECT FROM lost l WHERE l.saga_id = p.saga_id AND step = 'notify_risk'"
     "  AND operation = 'ACTION' AND outcome = 'OPEN') AS may_have_run FROM plan p;";
 
+static const char bank_sql[] = SOURCE_DIR "/workers/demo/bank.sql";
+
 static int bank_create(struct err *err)
 {
     const char *folder = getenv("SAGAD_PG_BIN");
@@ -151,7 +153,7 @@ static int bank_create(struct err *err)
                                  "-v",
                                  "ON_ERROR_STOP=1",
                                  "-f",
-                                 SOURCE_DIR "/workers/demo/bank.sql",
+                                 bank_sql,
                                  NULL };
     const struct test_process_options options = { .argv = argv };
     if (test_postgres_createdb(stage.bank, stage.name, stage.conninfo, err) ||
