@@ -33,6 +33,8 @@ static void write_advice(const char *reason, const char *rule, struct buf *out)
         { "RULE_RUNS", "First sagactl kafka stop %s --reason ..." },
         { "LETTER_NOT_OPEN", "sagactl dead-letter show ID tells who decided on it" },
         { "LETTER_NOT_FOUND", "sagactl dead-letter list tells what there is" },
+        { "EVENT_NOT_FOUND", "sagactl kafka status lists what is refused" },
+        { "EVENT_NOT_REFUSED", "sagactl kafka status tells what it waits for" },
         { "REQUEST_NOT_FOUND", "sagactl kafka requests lists them" },
         { "GROUP_HAS_MEMBERS",
           "Stop its consumers; a killed one leaves when its session time-out is over" },

@@ -13,6 +13,10 @@ void kafka_write_rule(const Saga__V1__KafkaRule *rule, const struct where_view *
 /* One line a rule. */
 void kafka_write_rules(Saga__V1__KafkaRule *const *rules, size_t count,
                        const struct where_view *view, struct buf *out);
+/* The way out: what its relays say, the events that are refused and what to do about them. "" when
+ * there is nothing to tell. outbox_text.c */
+void kafka_write_outbox(const Saga__V1__Outbox *outbox, const struct where_view *view,
+                        struct buf *out);
 /* What holds up records that are there already: the rule, or each partition that is stopped or
  * behind. "" when nothing does. */
 void kafka_write_behind(const Saga__V1__KafkaRule *rule, const struct where_view *view,

@@ -41,6 +41,8 @@ const struct ctl_verb *const ctl_verbs[] = {
     &verb_dead_letter_show,
     &verb_dead_letter_replay,
     &verb_dead_letter_discard,
+    &verb_outbox_publish,
+    &verb_outbox_discard,
     &verb_fsm,
     NULL,
 };

@@ -138,6 +138,8 @@ void kafka_list_letters(struct call *call);
 void kafka_get_letter(struct call *call);
 void kafka_replay_letters(struct call *call);
 void kafka_discard_letters(struct call *call);
+void kafka_publish_event(struct call *call);
+void kafka_discard_event(struct call *call);
 void kafka_look_up_key(struct call *call);
 void health_check(struct call *call);
 void worker_lease_tasks(struct call *call);

@@ -196,18 +196,24 @@ static void run_list(struct query *base, struct store_reader *reader)
     struct call *call = base->call;
     const Saga__V1__ListRulesRequest *request = (void *)call->request;
     struct store_kafka_rules stored = { 0 };
+    struct store_outbox_status outbox = { 0 };
     Saga__V1__ListRulesResponse reply = SAGA__V1__LIST_RULES_RESPONSE__INIT;
     struct err err;
-    if (store_reader_kafka_rules(reader, or_null(request->rule), &stored, &err)) {
+    bool all = !*request->rule;
+    if (store_reader_kafka_rules(reader, or_null(request->rule), &stored, &err) ||
+        (all && store_reader_outbox(reader, &outbox, &err))) {
         call_fail(call, &err);
+        store_kafka_rules_done(&stored);
         return;
     }
     reply.now = kafka_time(&call->arena, stored.now_ms);
     if (kafka_fill_rules(&call->arena, &stored, !request->omit_partitions, &reply.rules,
-                         &reply.n_rules))
+                         &reply.n_rules) ||
+        (all && kafka_fill_outbox(&call->arena, &outbox, &reply.outbox)))
         call_fail_memory(call);
     else
         call_reply(call, &reply.base);
+    store_outbox_status_done(&outbox);
     store_kafka_rules_done(&stored);
 }
 

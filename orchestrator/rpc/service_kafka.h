@@ -6,6 +6,7 @@
 #include "rpc/queries.h"
 #include "rpc/request.h"
 #include "store/reader_kafka.h"
+#include "store/reader_outbox.h"
 
 #include <saga/v1/kafka.pb-c.h>
 
@@ -31,6 +32,8 @@ MUST_USE int kafka_page_read(const char *token, enum page_kind kind,
 /* -1 when the arena is full. */
 MUST_USE int kafka_fill_rules(struct arena *arena, const struct store_kafka_rules *stored,
                               bool with_partitions, Saga__V1__KafkaRule ***ret, size_t *ret_count);
+MUST_USE int kafka_fill_outbox(struct arena *arena, const struct store_outbox_status *stored,
+                               Saga__V1__Outbox **ret);
 MUST_USE int kafka_fill_letters(struct arena *arena, const struct store_letter *letters,
                                 size_t count, Saga__V1__DeadLetter ***ret);
 

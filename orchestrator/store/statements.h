@@ -181,6 +181,10 @@ enum kafka_stmt_id {
     KAFKA_DEFINITIONS,
     KAFKA_KEYS,
     KAFKA_KEY_LETTERS,
+    KAFKA_OUTBOX_RELAYS,
+    KAFKA_OUTBOX_REFUSED,
+    KAFKA_OUTBOX_WAITS,
+    KAFKA_OUTBOX_DECIDE,
     KAFKA_STMT_COUNT
 };
 extern const struct stmt kafka_stmts[KAFKA_STMT_COUNT];

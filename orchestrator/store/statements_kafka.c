@@ -131,6 +131,32 @@ const struct stmt kafka_stmts[KAFKA_STMT_COUNT] = {
         " JOIN dead_letter l ON l.dead_letter_id = f.dead_letter_id"
         " LEFT JOIN kafka_rule r ON r.rule = l.rule WHERE r.rule IS NULL OR"
         " ($3 IS NULL OR r.namespace = $3) AND ($4 IS NULL OR r.definition = $4) ORDER BY l.dead_letter_id DESC LIMIT $5" },
+
+    [KAFKA_OUTBOX_RELAYS] = { "kafka_outbox_relays", 1, { OID_INT8 },
+        "SELECT l.node, l.published, l.refused, l.problem FROM outbox_relay l"
+        " WHERE l.until > now() ORDER BY l.node, l.instance LIMIT $1" },
+    [KAFKA_OUTBOX_REFUSED] = { "kafka_outbox_refused", 1, { OID_INT8 },
+        "SELECT o.saga_uid, o.seq, o.part, s.namespace, s.definition, s.saga_id, o.created_at,"
+        " o.failed_at, o.failures, o.error FROM outbox o LEFT JOIN saga s ON s.shard = o.shard"
+        " AND s.saga_uid = o.saga_uid WHERE o.failed_at IS NOT NULL AND o.created_at > '-infinity'"
+        " ORDER BY o.created_at LIMIT $1" },
+    [KAFKA_OUTBOX_WAITS] = { "kafka_outbox_waits", 0, { 0 },
+        "SELECT EXISTS (SELECT FROM outbox o WHERE o.shard >= 0)" },
+    /* $1 to $4 the event, $5 discard, $6 the line of the audit. A refused one alone is decided on. */
+    [KAFKA_OUTBOX_DECIDE] = { "kafka_outbox_decide", 9,
+        { OID_INT2, OID_UUID, OID_INT8, OID_INT2, OID_BOOL, OID_UUID, OID_TEXT, OID_TEXT, OID_TEXT },
+        "WITH o AS MATERIALIZED (SELECT b.failed_at IS NOT NULL AS refused, b.failures, b.error"
+        " FROM outbox b WHERE b.shard = $1 AND b.saga_uid = $2 AND b.seq = $3 AND b.part = $4"
+        " FOR UPDATE),"
+        " d AS (DELETE FROM outbox b USING o WHERE b.shard = $1 AND b.saga_uid = $2 AND b.seq = $3"
+        " AND b.part = $4 AND o.refused AND $5),"
+        " u AS (UPDATE outbox b SET failed_at = NULL, failures = 0 FROM o WHERE b.shard = $1"
+        " AND b.saga_uid = $2 AND b.seq = $3 AND b.part = $4 AND o.refused AND NOT $5),"
+        " a AS (INSERT INTO kafka_request (request_id, rule, kind, actor, reason, requested_at,"
+        " finished_at, state, arguments) SELECT $6, '(outbox)', CASE WHEN $5 THEN 'DISCARD' ELSE"
+        " 'REPLAY' END, $7, $8, now(), now(), 'DONE', json_build_object('event', $9, 'refusals',"
+        " o.failures, 'error', o.error)::text FROM o WHERE o.refused)"
+        " SELECT o.refused FROM o" },
     /* clang-format on */
 };
-static_assert(KAFKA_KEY_LETTERS + 1 == KAFKA_STMT_COUNT, "one row for each kafka_stmt_id");
+static_assert(KAFKA_OUTBOX_DECIDE + 1 == KAFKA_STMT_COUNT, "one row for each kafka_stmt_id");

@@ -3,6 +3,7 @@
 #include "fake_checks.h"
 #include "fuzz.h"
 #include "store/reader_kafka.h"
+#include "store/reader_outbox.h"
 
 #include <string.h>
 
@@ -305,6 +306,50 @@ int store_reader_letters_decide(struct store_reader *reader,
     FUZZ_CHECK(what->limit >= 1 && what->limit <= LETTERS_PER_DECISION);
     check_filter(&what->filter);
     *ret_count = what->id_count ? what->id_count : what->limit + what->dry_run;
+    return fake_reader_refuses() ? refuse(err) : 0;
+}
+
+/* --- the outbox ------------------------------------------------------------------------------- */
+
+void store_outbox_status_done(struct store_outbox_status *status)
+{
+    for (size_t i = 0; i < status->relay_count; i++) {
+        mem_free(status->relays[i].node);
+        mem_free(status->relays[i].problem);
+    }
+    for (size_t i = 0; i < status->refused_count; i++) {
+        mem_free(status->refused[i].saga_id);
+        mem_free(status->refused[i].error);
+    }
+    mem_free(status->relays);
+    mem_free(status->refused);
+    *status = (struct store_outbox_status){ 0 };
+}
+
+int store_reader_outbox(struct store_reader *reader, struct store_outbox_status *ret,
+                        struct err *err)
+{
+    (void)reader;
+    if (fake_reader_refuses())
+        return refuse(err);
+    *ret = (struct store_outbox_status){ .relays = make(1, sizeof *ret->relays),
+                                         .relay_count = 1,
+                                         .refused = make(1, sizeof *ret->refused),
+                                         .refused_count = 1 };
+    ret->relays[0] = (struct store_outbox_relay){ .node = keep("n"), .problem = keep("no broker") };
+    ret->refused[0] = (struct store_outbox_refused){ .id = { .seq = 7, .part = STORE_EVENT_ENTRY },
+                                                     .saga_id = keep("s"),
+                                                     .waits_since_ms = TIME_MS,
+                                                     .error = keep("too large") };
+    return 0;
+}
+
+int store_reader_outbox_decide(struct store_reader *reader,
+                               const struct store_outbox_decision *what, struct err *err)
+{
+    (void)reader;
+    check_words(what->actor, what->reason);
+    FUZZ_CHECK(what->id.seq >= 0 && what->id.part >= 0 && what->id.part <= STORE_EVENT_END);
     return fake_reader_refuses() ? refuse(err) : 0;
 }
 

@@ -69,6 +69,8 @@ static const char *const paths[] = {
     "/saga.v1.WorkerService/ReportOutcomes",
     "/saga.v1.WorkerService/ExtendLeases",
     "/saga.v1.WorkerService/ReleaseTasks",
+    "/saga.v1.KafkaService/PublishOutboxEvent",
+    "/saga.v1.KafkaService/DiscardOutboxEvent",
 };
 static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
 static const struct method stored = { "stored definition", METHOD_WORK,

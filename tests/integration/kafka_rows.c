@@ -7,6 +7,7 @@ void kafka_rows_clear(struct rig *rig)
     rig_exec(rig, RIG_STORE,
              "SET client_min_messages = warning;"
              " TRUNCATE kafka_rule, kafka_cursor, dead_letter, kafka_request;"
+             " DELETE FROM outbox; DELETE FROM outbox_relay;"
              " DROP TRIGGER IF EXISTS node ON kafka_request");
 }
 
@@ -45,6 +46,25 @@ const char *kafka_rows_letter_id(int number, char ret[LETTER_ID_SIZE])
 {
     (void)snprintf(ret, LETTER_ID_SIZE, "01900000-0000-7000-8000-%012d", number);
     return ret;
+}
+
+void kafka_rows_event(struct rig *rig, int refusals, const char *error)
+{
+    rig_exec(
+        rig, RIG_STORE,
+        "INSERT INTO outbox (shard, saga_uid, seq, part, created_at, failed_at, failures, error)"
+        " SELECT s.shard, s.saga_uid, 0, 0, now() - interval '1 hour',"
+        " CASE WHEN n > 0 THEN now() - interval '1 minute' END, n, '%s'"
+        " FROM (SELECT * FROM saga ORDER BY started_at DESC LIMIT 1) s, (VALUES (%d)) v (n)",
+        error, refusals);
+}
+
+void kafka_rows_relay(struct rig *rig, const char *problem)
+{
+    rig_exec(rig, RIG_STORE,
+             "INSERT INTO outbox_relay (instance, node, until, published, refused, problem) VALUES"
+             " (gen_random_uuid(), 'n1', now() + interval '1 hour', 12, 3, nullif('%s', ''))",
+             problem);
 }
 
 void kafka_rows_letter(struct rig *rig, const char *rule, int number, const char *reason,

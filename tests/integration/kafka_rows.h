@@ -19,6 +19,11 @@ void kafka_rows_letter(struct rig *rig, const char *rule, int number, const char
                        const char *value);
 enum { LETTER_ID_SIZE = 40 };
 const char *kafka_rows_letter_id(int number, char ret[LETTER_ID_SIZE]);
+/* An event of the saga that is the newest one, its start (part 0), refused so often and last a
+ * minute ago (0: never), which happened an hour ago. */
+void kafka_rows_event(struct rig *rig, int refusals, const char *error);
+/* A relay that lives; problem "": it publishes. */
+void kafka_rows_relay(struct rig *rig, const char *problem);
 /* From now on a request of this kind is in that state as soon as it is there, with this result (as
  * JSON) or error; "": none. */
 void kafka_rows_answer(struct rig *rig, const char *kind, const char *state, const char *result,

@@ -50,6 +50,8 @@ static const char *const methods[] = {
     "/saga.v1.KafkaService/GetDeadLetter",
     "/saga.v1.KafkaService/ReplayDeadLetters",
     "/saga.v1.KafkaService/DiscardDeadLetters",
+    "/saga.v1.KafkaService/PublishOutboxEvent",
+    "/saga.v1.KafkaService/DiscardOutboxEvent",
     "/saga.v1.KafkaService/LookUpKey",
     "/grpc.health.v1.Health/Check",
     "/saga.v1.WorkerService/Work",

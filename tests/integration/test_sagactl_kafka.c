@@ -280,6 +280,53 @@ static void test_r1_where_tells_what_is_known_of_a_key_that_no_saga_has(void **s
             "where", "S-2");
 }
 
+/* What the topic refuses is seen, with its saga, why and since when, and decided on. */
+static void test_an_event_that_is_refused_is_published_again_or_discarded(void **state)
+{
+    (void)state;
+    char id[64];
+    rig_define(&rig, "told", NULL, "pay: IDEMPOTENT | IDEMPOTENT");
+    rig_start(&rig, "told", "order-7", "");
+    kafka_rows_event(&rig, 0, "");
+    SAGACTL(0, WORDS("outbox: EVENTS WAIT: no sagad with an outbox-topic runs"), "kafka", "status");
+    kafka_rows_relay(&rig, "1 of 1 brokers are down");
+    rig_text(&rig, RIG_STORE, id, sizeof id, "SELECT saga_uid || '/0/0' FROM outbox");
+    SAGACTL(0,
+            WORDS("outbox at n1: EVENTS WAIT: 1 of 1 brokers are down; 12 published, 3 refusals"),
+            "kafka", "status");
+    SAGACTL(1, WORDS("[EVENT_NOT_REFUSED]", id), "outbox", "discard", id, "--reason", "x");
+    rig_exec(&rig, RIG_STORE, "DELETE FROM outbox");
+    kafka_rows_event(&rig, 4, "Broker: Message size too large");
+    SAGACTL(0,
+            WORDS("REFUSED EVENT", id, "told order-7", "1h", "4", "1m",
+                  "Broker: Message size too large", "sagactl outbox publish | discard EVENT"),
+            "kafka", "status");
+    json_t *status = JSON("kafka", "status");
+    json_t *refused = json_object_get(json_object_get(status, "outbox"), "refused");
+    assert_int_equal(json_array_size(refused), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(refused, 0), "eventId")),
+                        id);
+    json_decref(status);
+
+    SAGACTL(2, WORDS("outbox publish needs --reason"), "outbox", "publish", id);
+    SAGACTL(1, WORDS("event_id: is required"), "outbox", "publish", "x/0/0", "--reason", "x");
+    SAGACTL(1, WORDS("[EVENT_NOT_FOUND]", "sagactl kafka status lists"), "outbox", "publish",
+            "01890000-0000-7000-8000-000000000001/0/0", "--reason", "x");
+    SAGACTL(0, WORDS(id, "is sent again"), "outbox", "publish", id, "--reason", "takes 4 MB now");
+    assert_int_equal(rig_count(&rig, RIG_STORE,
+                               "SELECT count(*) FROM outbox WHERE failed_at IS NULL AND failures ="
+                               " 0"),
+                     1);
+    rig_exec(&rig, RIG_STORE, "DELETE FROM outbox");
+    kafka_rows_event(&rig, 1, "no");
+    SAGACTL(0, WORDS(id, "discarded"), "outbox", "discard", id, "--reason", "nobody wants it");
+    assert_int_equal(rig_count(&rig, RIG_STORE, "SELECT count(*) FROM outbox"), 0);
+    SAGACTL(0,
+            WORDS("(outbox)", "REPLAY", "takes 4 MB now", "DISCARD", "nobody wants it", "ada", id,
+                  "Message size too large"),
+            "kafka", "requests");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, clear, check)
@@ -287,6 +334,7 @@ int main(void)
         TEST(test_status_tells_what_holds_up_a_partition),
         TEST(test_a_partition_goes_on_where_a_person_says),
         TEST(test_a_rule_is_stopped_and_started_with_a_reason),
+        TEST(test_an_event_that_is_refused_is_published_again_or_discarded),
         TEST(test_a_check_tells_what_is_bad_and_fails_for_it),
         TEST(test_a_takeover_waits_for_the_node_and_tells_its_no),
         TEST(test_progress_is_waited_for),

@@ -1,11 +1,12 @@
 /* Goal: over a real broker, what sagas did is on the topic, in each saga's order, whatever dies.
  * Method: two sagads with workers under load, events to a topic of eight partitions; the broker is
  * killed with -9 and started again, a sagad is killed, the topic takes small batches alone; each
- * time the topic beside the journal. */
+ * time the topic beside the journal. Then records that are too large, and a person's word. */
 #include "support/nodes.h"
 #include "support/outbox_check.h"
 #include "support/proof.h"
 
+#include <saga/v1/kafka.pb-c.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -135,6 +136,61 @@ static void test_a_sagad_ends_in_time_beside_a_broker_that_stands_still(void **s
     expect_published();
 }
 
+/* --- what the topic refuses ---------------------------------------------------------------------
+ */
+
+static void await_refused(const char *part)
+{
+    rig_await(&nodes.at[0], RIG_STORE, part, REST_MS,
+              "SELECT string_agg(part::text, ' ') FROM outbox WHERE failed_at IS NOT NULL");
+}
+
+/* A person's word about the one event that is refused. */
+static void decide(bool discard)
+{
+    char id[64];
+    Saga__V1__PublishOutboxEventRequest publish = SAGA__V1__PUBLISH_OUTBOX_EVENT_REQUEST__INIT;
+    Saga__V1__DiscardOutboxEventRequest drop = SAGA__V1__DISCARD_OUTBOX_EVENT_REQUEST__INIT;
+    rig_text(&nodes.at[0], RIG_STORE, id, sizeof id,
+             "SELECT concat_ws('/', saga_uid, seq, part) FROM outbox WHERE failed_at IS NOT NULL");
+    publish.event_id = drop.event_id = id;
+    publish.actor = drop.actor = rig_borrow("ada");
+    publish.reason = drop.reason = rig_borrow("a test");
+    ProtobufCMessage *reply =
+        discard ? rig_call(&nodes.at[0], "KafkaService/DiscardOutboxEvent", &drop.base,
+                           &saga__v1__discard_outbox_event_response__descriptor, NULL)
+                : rig_call(&nodes.at[0], "KafkaService/PublishOutboxEvent", &publish.base,
+                           &saga__v1__publish_outbox_event_response__descriptor, NULL);
+    protobuf_c_message_free_unpacked(reply, NULL);
+}
+
+/* The later events follow one that is discarded; one that is published again does not wait for its
+ * back-off. The last test: what is discarded is not on the topic. */
+static void test_what_is_refused_is_discarded_or_published_again(void **state)
+{
+    (void)state;
+    KAFKA_OR_SKIP(kafka);
+    struct err err;
+    int64_t before, after;
+    struct rig *rig = &nodes.at[0];
+    ASSERT_OK(test_kafka_count(kafka, TOPIC, &before, &err), &err);
+    ASSERT_OK(test_kafka_topic_configure(kafka, TOPIC, "max.message.bytes", "100", &err), &err);
+    rig_start(rig, "told", "large", "");
+    rig_await_state(rig, "told", "large", "SUCCEEDED", REST_MS);
+    await_refused("0"); /* its start */
+    int64_t events = rig_count(rig, RIG_STORE, "SELECT count(*) FROM outbox");
+    decide(true);
+    await_refused("1");
+    ASSERT_OK(test_kafka_topic_configure(kafka, TOPIC, "max.message.bytes", "1048588", &err), &err);
+    rig_exec(rig, RIG_STORE,
+             "UPDATE outbox SET failures = 20, failed_at = now() + interval '1 hour'"
+             " WHERE failed_at IS NOT NULL");
+    decide(false);
+    rig_await(rig, RIG_STORE, "0", REST_MS, "SELECT count(*) FROM outbox");
+    ASSERT_OK(test_kafka_count(kafka, TOPIC, &after, &err), &err);
+    assert_int_equal(after - before, events - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_o3_a_sagad_that_is_killed_leaves_its_events_to_the_other),
         cmocka_unit_test(test_a_topic_that_takes_small_batches_alone_gets_all),
         cmocka_unit_test(test_a_sagad_ends_in_time_beside_a_broker_that_stands_still),
+        cmocka_unit_test(test_what_is_refused_is_discarded_or_published_again),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
 }
