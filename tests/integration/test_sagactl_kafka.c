@@ -298,7 +298,7 @@ static void test_an_event_that_is_refused_is_published_again_or_discarded(void *
     rig_exec(&rig, RIG_STORE, "DELETE FROM outbox");
     kafka_rows_event(&rig, 4, "Broker: Message size too large");
     SAGACTL(0,
-            WORDS("REFUSED EVENT", id, "told order-7", "1h", "4", "1m",
+            WORDS("REFUSED EVENT", id, "told order-7", "1 h", "4", "1 min",
                   "Broker: Message size too large", "sagactl outbox publish | discard EVENT"),
             "kafka", "status");
     json_t *status = JSON("kafka", "status");
