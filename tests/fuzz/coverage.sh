@@ -20,6 +20,7 @@ orchestrator/rpc/service_operator.c
 orchestrator/rpc/service_kafka.c
 orchestrator/rpc/service_kafka_key.c
 orchestrator/rpc/service_kafka_letter.c
+orchestrator/rpc/service_kafka_outbox.c
 orchestrator/rpc/service_kafka_request.c
 orchestrator/rpc/worker_decode.c
 orchestrator/core/definition.c
