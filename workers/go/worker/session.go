@@ -161,6 +161,7 @@ func (s *session) open(now time.Time) {
 	s.opened, s.heard, s.sent = now, now, now
 	s.creditDue = true
 	s.credits = make([]credit, len(s.pool.handlers))
+	s.pool.awake.beat(now) // before whatever comes on it
 	s.extendAll(now)
 }
 

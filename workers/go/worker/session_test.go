@@ -563,6 +563,16 @@ func TestWaitedTooLong(t *testing.T) {
 	r.expect(s, "release[1] credit[h0=2]")
 }
 
+func TestStoppedBeforeTheFirstBeat(t *testing.T) {
+	r := newRig(t, 1, 1)
+	opened := r.now
+	r.connect(r.pool.sessions[0])
+	r.after(time.Minute)
+	if since := r.pool.awake.since(r.now); since.After(opened) {
+		t.Errorf("since %v after the stream was opened", since.Sub(opened))
+	}
+}
+
 func TestSinceIsBeforeAMessageCame(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
