@@ -237,6 +237,7 @@ def frozen_connection(case):
     task, _ = case.send(session, script("wait_go"), lease_ms=120000, attempt_ms=600000)
     worker.started(task.fence)
     case.check_serves(session)  # it has read Welcome
+    case.settle(0.3)  # and the ack, which would count as heard after the jump
     case.nodes[0].cutter.freeze()
     worker.tell("clock +36000")
     case.settle(0.5)  # it is given up within 500 ms; new connections are frozen, too, until now
