@@ -2,7 +2,7 @@
 
     from sagad import Rejected, Task, Worker
 
-    worker = Worker(["127.0.0.1:7350"], worker_id="settle-1", concurrency=16)
+    worker = Worker(["127.0.0.1:7233"], worker_id="settle-1", concurrency=16)
 
     @worker.handler("account.debit")
     def debit(task: Task, payment: Payment) -> Receipt:

@@ -1,6 +1,6 @@
 """Starts sagas, looks at them, waits for them, takes them back. Thin over saga.v1.SagaService.
 
-    with Client("127.0.0.1:7350") as client:
+    with Client("127.0.0.1:7233") as client:
         client.start("settlement", payment, saga_id="order-17")
         saga = client.wait("settlement", "order-17")
         print(saga.state == SUCCEEDED)
