@@ -1,4 +1,5 @@
-"""Makes the modules of the .proto files before a build; a source distribution takes the files along."""
+"""Makes the modules of the .proto files before a build; a source distribution takes the files
+along."""
 
 import pathlib
 import shutil

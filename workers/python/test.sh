@@ -6,7 +6,7 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
 python=${SAGAD_PYTHON:-/usr/bin/python3}
-export PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE=1 GRPC_ENABLE_FORK_SUPPORT=false # see sagad/__init__.py
 "$python" -c 'import grpc, google.protobuf' || {
     echo "$0: $python has no gRPC: deploy/setup.sh --workers installs it" >&2
     exit 1

@@ -1,5 +1,6 @@
-"""The worker of the settlement demo in Python: bank steps under the guard, risk steps over gRPC. The
-same as workers/demo/settlement_worker.c; deploy/demo.sh has the database, the risk service and sagad.
+"""The worker of the settlement demo in Python: bank steps under the guard, risk steps over gRPC.
+The same as workers/demo/settlement_worker.c; deploy/demo.sh has the database, the risk service and
+sagad.
 """
 
 import argparse
@@ -162,7 +163,8 @@ class Risk:
             type(request).SerializeToString,
             answer.FromString,
         )
-        # All that is slow comes before the last look, so that nothing stands between it and the call.
+        # All that is slow comes before the last look, so that nothing stands between it and the
+        # call.
         try:
             grpc.channel_ready_future(self._channel).result(RISK_CONNECT_S)
         except grpc.FutureTimeoutError:

@@ -14,8 +14,15 @@
 `sagad.fake` runs handlers in unit tests.
 """
 
-from sagad.classify import classify
-from sagad.outcome import (
+import os
+
+# gRPC's handlers around a fork may hang or abort the process when its threads are just ending, as
+# those of Debian 12's grpcio do. They are for children that go on to use gRPC; those of subprocess,
+# which exec at once, need none. Read when the first channel is made.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
+from sagad.classify import classify  # noqa: E402
+from sagad.outcome import (  # noqa: E402
     AlreadyDone,
     NotDone,
     Outcome,
@@ -26,9 +33,9 @@ from sagad.outcome import (
     StillUnknown,
     Unknown,
 )
-from sagad.task import ActionOutcome, Operation, Probed, Stop, Task
-from sagad.version import __version__
-from sagad.worker import Stats, Worker
+from sagad.task import ActionOutcome, Operation, Probed, Stop, Task  # noqa: E402
+from sagad.version import __version__  # noqa: E402
+from sagad.worker import Stats, Worker  # noqa: E402
 
 __all__ = [
     "ActionOutcome",

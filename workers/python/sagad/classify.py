@@ -5,8 +5,9 @@
 What is proved: the error was raised while a connection was being made (refused, no route, time-out,
 name not found, TLS handshake), by the standard library, urllib3, requests, httpx, aiohttp, anyio,
 psycopg, psycopg2 or PyMySQL; or gRPC says that no connection was there to send on. And everything
-that went wrong before it, and whatever the client had tried or been redirected to before, was of that
-kind too. A handler that makes several calls must say itself what an error of a later one means.
+that went wrong before it, and whatever the client had tried or been redirected to before, was of
+that kind too. A handler that makes several calls must say itself what an error of a later one
+means.
 """
 
 import re
@@ -130,9 +131,10 @@ def _is_of_connecting(error: BaseException) -> bool:
 
 
 def _is_of_grpc_connecting(error: grpc.RpcError) -> bool:
-    """UNAVAILABLE alone proves nothing: the stream may have broken after the request was sent, and a
-    server may say so of a call of its own, in these very words. Older versions of the library tell
-    whose words they are. With newer ones they are ours if they name the address that was called."""
+    """UNAVAILABLE alone proves nothing: the stream may have broken after the request was sent, and
+    a server may say so of a call of its own, in these very words. Older versions of the library
+    tell whose words they are. With newer ones they are ours if they name the address that was
+    called."""
     try:
         code, details = error.code(), error.details() or ""
         debug = error.debug_error_string() or ""

@@ -123,8 +123,8 @@ class Client:
         start_at: Optional[datetime.datetime] = None,
         **more: Any,
     ) -> saga_pb2.StartSagaResponse:
-        """Starts a saga, or returns the one that has this key. Durable when it returns. `saga_id` may
-        be left out where the definition makes it of the input; `more` are fields of
+        """Starts a saga, or returns the one that has this key. Durable when it returns. `saga_id`
+        may be left out where the definition makes it of the input; `more` are fields of
         StartSagaRequest."""
         request = saga_pb2.StartSagaRequest(
             namespace=self._namespace,

@@ -115,13 +115,13 @@ def run(
                            GUARD_CONNECTION, GUARD_BODY_FAILED
         a COMMIT without an answer                      Unknown GUARD_COMMIT_UNKNOWN
 
-    `effect` works on `conn` and must not end the transaction. What it raises rolls it back; Rejected
-    is remembered by the guard first. `conn` is outside of a transaction, is used by nobody else
-    meanwhile, and is left so: no transaction stays open. Autocommit may be on or off.
+    `effect` works on `conn` and must not end the transaction. What it raises rolls it back;
+    Rejected is remembered by the guard first. `conn` is outside of a transaction, is used by nobody
+    else meanwhile, and is left so: no transaction stays open. Autocommit may be on or off.
 
-    even_without_action: a compensation whose action left no trace is run and not passed over: for an
-    action that also has an effect outside of the database. What `effect` raises then goes on as it
-    is, since no ROLLBACK takes that back."""
+    even_without_action: a compensation whose action left no trace is run and not passed over: for
+    an action that also has an effect outside of the database. What `effect` raises then goes on as
+    it is, since no ROLLBACK takes that back."""
     if task.operation is Operation.PROBE:
         raise Unknown("GUARD_PROBE", "the guard is for actions and compensations")
     guard = _guard_of(conn, task, even_without_action)

@@ -1,6 +1,6 @@
 """The guard's statements on PyMySQL: those of sql/guard/mysql.sql, which says why they are as they
-are; and, in place of 3 and 4 for an action that comes for the first time, one that says what those two
-would say then. For sagad.guard."""
+are; and, in place of 3 and 4 for an action that comes for the first time, one that says what those
+two would say then. For sagad.guard."""
 
 import sys
 from typing import Any, Callable, Dict, Tuple, TypeVar

@@ -3,7 +3,7 @@
 A handler that returns says DONE with what it returned. Everything else is raised:
 
     Rejected       a business no; this attempt had no effect
-    Retry          this attempt certainly had no effect (nothing was sent, or the other side said so)
+    Retry          this attempt certainly had no effect: nothing was sent, or so it was said
     AlreadyDone    the other side says that it exists; `ours` if it confirmed our key
     Unknown        it may have happened: a time-out after sending, a broken connection
     NotDone        a probe: the other side knows nothing of it

@@ -1,5 +1,5 @@
-"""One gRPC stream to one orchestrator, over and over: opens it, sends what its session says, hands in
-what comes. Knows nothing of what the messages mean."""
+"""One gRPC stream to one orchestrator, over and over: opens it, sends what its session says, hands
+in what comes. Knows nothing of what the messages mean."""
 
 import logging
 import threading
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Tuple
 
 import grpc
 
-from sagad.session import Phase, ProtocolError, Session
+from sagad.pool import Phase
+from sagad.session import ProtocolError, Session
 
 if TYPE_CHECKING:
     from sagad.worker import Worker

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from sagad.outcome import Rejected
-from sagad.session import Stop
+from sagad.pool import Stop
 from saga.v1 import saga_pb2, worker_pb2
 
 __all__ = ["ActionOutcome", "Operation", "Probed", "Stop", "Task"]
@@ -289,14 +289,14 @@ class Task:
 
     @property
     def send_before(self) -> Optional[datetime.datetime]:
-        """Nothing may be sent to the third party from then on (the database's clock), since it could
-        arrive when the idempotency key is forgotten; None: no such time."""
+        """Nothing may be sent to the third party from then on (the database's clock), since it
+        could arrive when the idempotency key is forgotten; None: no such time."""
         return _time(self._message, "send_before")
 
     def still_mine(self) -> bool:
         """The last look before a call that cannot be taken back. False once 80 % of the last
-        confirmed lease have passed, the lease was reported lost, or the attempt time is over: then do
-        not make the call; raise Retry if nothing was sent before, Unknown otherwise."""
+        confirmed lease have passed, the lease was reported lost, or the attempt time is over: then
+        do not make the call; raise Retry if nothing was sent before, Unknown otherwise."""
         return self._lease.left_s() > 0
 
     # The wish that it stops. The report counts in any case.

@@ -28,7 +28,7 @@ from google.protobuf.message import Message
 from sagad import outcome as outcomes
 from sagad.classify import classify as default_classify
 from sagad.outcome import Outcome, OutcomeKind, Reported, Retry
-from sagad.session import Awake, Held, Pool, PoolStats, Stop
+from sagad.pool import Awake, Held, Pool, PoolStats, Stop
 from sagad.stream import Stream
 from sagad.task import Lease, Task
 
@@ -156,10 +156,10 @@ class Worker:
         """Decorator: serves `name` by the function, def or async def.
 
         It is called with the Task and, if its second parameter is annotated with a protobuf message
-        (or `request` says one), with the request as such a message. At most `max_in_flight` (default:
-        the worker's concurrency) run at a time. What it returns, bytes, a message or None, is the
-        output of DONE; see sagad.outcome for the rest. Blocking handlers are called in threads, async
-        ones in one event loop, which they must not block."""
+        (or `request` says one), with the request as such a message. At most `max_in_flight`
+        (default: the worker's concurrency) run at a time. What it returns, bytes, a message or
+        None, is the output of DONE; see sagad.outcome for the rest. Blocking handlers are called in
+        threads, async ones in one event loop, which they must not block."""
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self.handle(name, function, max_in_flight=max_in_flight, request=request)
@@ -192,8 +192,8 @@ class Worker:
 
     def run(self, *, handle_signals: bool = False) -> None:
         """Serves until it is drained; returns then, also when acknowledgements were still missing
-        after drain_s (the orchestrator finds out by itself). Reconnects for ever. Waits for handlers
-        to return, however long they take. Once for each worker.
+        after drain_s (the orchestrator finds out by itself). Reconnects for ever. Waits for
+        handlers to return, however long they take. Once for each worker.
 
         handle_signals: SIGTERM and SIGINT drain; a second one ends the process. Main thread only.
         """

@@ -1,5 +1,6 @@
 """The client. Goal: requests say what was asked, errors keep their details. Method: a server on a
-loopback port that answers as the script says. (Against a real one: tests/conformance/quickstart.sh.)
+loopback port that answers as the script says. (Against a real one:
+tests/conformance/quickstart.sh.)
 """
 
 import concurrent.futures

@@ -1,6 +1,6 @@
 """The guard. Goal: each answer and each failure is mapped as sql/guard/README.md says, by every
-driver, with autocommit on and off, and no transaction stays open. Method: a real PostgreSQL and a real
-MariaDB; the commit is cut off by the server's end of the connection."""
+driver, with autocommit on and off, and no transaction stays open. Method: a real PostgreSQL and a
+real MariaDB; the commit is cut off by the server's end of the connection."""
 
 import importlib.util
 import itertools

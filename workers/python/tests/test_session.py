@@ -1,13 +1,16 @@
-"""What a worker knows and says. Goal: no slot, report or lease is lost or counted twice over drops and
-reconnects, and wrong messages end the stream and nothing else. Method: session.py alone, with the time
-in our hand; a scenario is a table of turns, and each says what is to come of it."""
+"""What a worker knows and says. Goal: no slot, report or lease is lost or counted twice over drops
+and reconnects, and wrong messages end the stream and nothing else. Method: pool.py and session.py
+alone, with the time in our hand; a scenario is a table of turns, and each says what is to come of
+it."""
 
 import random
 import unittest
 
-from sagad import session as rules
+import sagad.pool
+import sagad.session
 from sagad.outcome import Outcome, OutcomeKind
-from sagad.session import Awake, Phase, Pool, ProtocolError, Session, State, Stop
+from sagad.pool import Awake, Phase, Pool, State, Stop
+from sagad.session import ProtocolError, Session
 from saga.v1 import saga_pb2, worker_pb2
 from tests.server import task_message
 
@@ -147,7 +150,7 @@ SCENARIOS = {
         [
             ("connect", []),
             ("say", CREDIT),
-            ("wait", rules.IDLE_MS - 1, ...),
+            ("wait", sagad.session.IDLE_MS - 1, ...),
             ("say", None),
             ("wait", 1, ...),
             ("say", CREDIT),
@@ -372,7 +375,7 @@ SCENARIOS = {
             ("drain", ...),
             ("drained", False),
             ("say", "drain"),
-            ("wait", rules.LINGER_MS - 1, ...),
+            ("wait", sagad.pool.LINGER_MS - 1, ...),
             ("drained", False),
             ("wait", 1, ...),
             ("drained", True),
@@ -414,13 +417,13 @@ SCENARIOS = {
         {},
         [
             ("open", ...),
-            ("wait", rules.WELCOME_MS - 1, ...),
+            ("wait", sagad.session.WELCOME_MS - 1, ...),
             ("over", False),
             ("wait", 1, ...),
             ("over", True),
             ("lose", ...),
             ("connect", []),
-            ("wait", rules.SILENCE_MS - 1, ...),
+            ("wait", sagad.session.SILENCE_MS - 1, ...),
             ("over", False),
             ("wait", 1, ...),
             ("over", True),
@@ -444,7 +447,7 @@ SCENARIOS = {
         [
             ("connect", []),
             ("say", CREDIT),
-            ("wait", rules.SPARE_MS, ...),
+            ("wait", sagad.pool.SPARE_MS, ...),
             ("connect", {"at": 1}, []),
             ("say", {"at": 1}, CREDIT),
             ("deliver", 1, 2, 3, ...),
@@ -453,10 +456,10 @@ SCENARIOS = {
             ("take", 4),
             ("take", 2),
             ("take", None),
-            ("wait", rules.SURPLUS_MS - 1, ...),
+            ("wait", sagad.pool.SURPLUS_MS - 1, ...),
             ("say", None),
             ("say", {"at": 1}, None),
-            ("wait", rules.SPARE_MS, ...),
+            ("wait", sagad.pool.SPARE_MS, ...),
             ("say", ("release", [3])),
             ("say", {"at": 1}, ("release", [5, 6])),
             ("say", None),
@@ -468,7 +471,7 @@ SCENARIOS = {
         [
             ("connect", []),
             ("say", {"debit": 2}),
-            ("wait", rules.SPARE_MS, ...),
+            ("wait", sagad.pool.SPARE_MS, ...),
             ("connect", {"at": 1}, []),
             ("say", {"at": 1}, {"debit": 2}),
             ("deliver", 1, 2, ...),
@@ -498,7 +501,7 @@ SCENARIOS = {
         [
             ("connect", []),
             ("say", CREDIT),
-            ("wait", rules.SPARE_MS, ...),
+            ("wait", sagad.pool.SPARE_MS, ...),
             ("connect", {"at": 1}, []),
             ("say", {"at": 1}, CREDIT),
             ("deliver", 1, 2, 3, ...),
@@ -533,10 +536,10 @@ SCENARIOS = {
             ("connect", {"at": 1}, []),
             ("drain", ...),
             ("say", "drain"),
-            ("wait", rules.LINGER_MS, ...),
+            ("wait", sagad.pool.LINGER_MS, ...),
             ("drained", False),
             ("say", {"at": 1}, "drain"),
-            ("wait", rules.LINGER_MS, ...),
+            ("wait", sagad.pool.LINGER_MS, ...),
             ("drained", True),
         ],
     ),
@@ -657,8 +660,8 @@ class LimitsTest(unittest.TestCase):
         for fence in range(1, 601):
             self.assertEqual(world.take(), fence)
             world.finish(fence)
-        self.assertEqual(len(world.say()[1]), rules.REPORTS_MAX)
-        self.assertEqual(len(world.say()[1]), 600 - rules.REPORTS_MAX)
+        self.assertEqual(len(world.say()[1]), sagad.session.REPORTS_MAX)
+        self.assertEqual(len(world.say()[1]), 600 - sagad.session.REPORTS_MAX)
 
     def test_a_report_message_stays_below_the_size_limit(self):
         world = World(handlers=(("debit", 100),))
@@ -669,10 +672,10 @@ class LimitsTest(unittest.TestCase):
         for fence in range(1, 21):
             world.take()
             world.finish(fence, big)
-        self.assertEqual(len(world.say()[1]), rules.REPORT_BYTES // (256 * 1024))
+        self.assertEqual(len(world.say()[1]), sagad.session.REPORT_BYTES // (256 * 1024))
 
     def test_no_credit_while_too_many_reports_wait_for_their_ack(self):
-        slots = rules.UNACKED_MAX + 10
+        slots = sagad.session.UNACKED_MAX + 10
         world = World(handlers=(("debit", slots),), concurrency=slots)
         world.connect()
         world.say()
@@ -697,7 +700,7 @@ class LimitsTest(unittest.TestCase):
         for first in range(1, 10001, 1000):
             world.deliver(*range(first, first + 1000))
         world.deliver(10001, handler="ledger")
-        for _ in range(rules.STARTED_MAX):
+        for _ in range(sagad.pool.STARTED_MAX):
             self.assertIsNotNone(world.take())
         self.assertIsNone(world.take())
 
@@ -719,9 +722,9 @@ class LimitsTest(unittest.TestCase):
             world.open()
             world.lose()
             pause = world.sessions[0].reconnect_ms - world.now
-            self.assertTrue(rules.BACKOFF_MIN_MS <= pause <= limit, (pause, limit))
+            self.assertTrue(sagad.session.BACKOFF_MIN_MS <= pause <= limit, (pause, limit))
         world.connect()
-        world.wait(rules.STEADY_MS)
+        world.wait(sagad.session.STEADY_MS)
         world.lose()
         self.assertLessEqual(world.sessions[0].reconnect_ms - world.now, 200)
 
@@ -733,7 +736,7 @@ class LimitsTest(unittest.TestCase):
         for slots in (0, -1, 10001):
             with self.subTest(slots), self.assertRaises(ValueError):
                 pool.handle("a", slots, None)
-        for number in range(rules.HANDLERS_MAX):
+        for number in range(sagad.pool.HANDLERS_MAX):
             pool.handle(f"h{number}", 1, None)
         with self.assertRaisesRegex(ValueError, "there already"):
             pool.handle("h1", 1, None)
