@@ -174,6 +174,12 @@ final class Session {
     reconnectMs = nowMs + BACKOFF_MIN_MS + pool.random.nextInt(longest - BACKOFF_MIN_MS + 1);
   }
 
+  /** Hello can leave: there is a connection, and Welcome may take its time from now. */
+  void connected(long nowMs) {
+    helloSent = true;
+    openedMs = nowMs;
+  }
+
   /** It ended, or could not be opened: says in reconnectMs when to try again. */
   void lost(long nowMs) {
     boolean steady = phase == Phase.ONLINE && nowMs - welcomedMs >= STEADY_MS;

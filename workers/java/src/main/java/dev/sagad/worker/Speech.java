@@ -40,7 +40,7 @@ final class Speech {
       share();
     }
     if (!session.helloSent) {
-      session.helloSent = true;
+      session.connected(nowMs);
       return hello();
     }
     if (pool.draining && !session.drainSent) {
