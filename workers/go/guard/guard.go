@@ -184,7 +184,7 @@ func (r *run) guarded(body func(context.Context, *sql.Tx) ([]byte, error)) ([]by
 	if err != nil {
 		return nil, retryOf(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing; else the server rolls back with the connection
+	defer tx.Rollback() // after a commit it does nothing; else the server rolls back with the connection
 	answer, output, err := r.dialect.enter(r.ctx, tx, r.key)
 	if err != nil {
 		return nil, retryOf(err)
@@ -263,7 +263,7 @@ func (r *run) recordNoEffect(said *worker.OutcomeError) ([]byte, error) {
 	if err != nil {
 		return nil, retryOf(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // as in guarded
+	defer tx.Rollback() // as in guarded
 	answer, output, err := r.dialect.noEffect(r.ctx, tx, r.key)
 	if err != nil {
 		return nil, retryOf(err)
