@@ -37,14 +37,15 @@ generate() {
 }
 
 examples=sagad.dev/go/examples/internal
-(cd "$root/proto" && generate "$root/proto" saga/v1/*.proto)
+# What workers and clients need, and events; not the services of operators.
+(cd "$root/proto" && generate "$root/proto" saga/v1/{definition,event,options,saga,worker}.proto)
 (cd "$root/workers/demo" && generate "$root/workers/demo" risk.proto settlement.proto)
 rm "$out/examples/internal/bankpb/settlement_grpc.pb.go" # nobody serves it by gRPC
 find "$out" -name '*.go' -exec sed -i -E '/^\/\/.*\bprotoc +v[0-9]/d' {} + # whichever protoc is here
 
 for folder in sagapb examples/internal/bankpb examples/internal/riskpb; do
     if [ "${1-}" = --check ]; then
-        diff -r "$here/$folder" "$out/$folder" ||
+        diff -rq "$here/$folder" "$out/$folder" ||
             { echo "$0: the generated code is old: run workers/go/generate.sh" >&2; exit 1; }
     else
         mkdir -p "$(dirname "$here/$folder")"

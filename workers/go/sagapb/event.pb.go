@@ -5,6 +5,12 @@
 // least once: a repeat has the same id and the same content, so a consumer keeps the ids that it has
 // handled, or the last of each saga.
 //
+// After a failover to a standby that had not seen all, or a restore to an earlier point, what was lost is
+// done once more, perhaps with another end, and is told once more: with a greater epoch, under ids of its
+// own. A saga that was lost as a whole has another uid then, and the same saga_id and run. So whoever
+// wants one end of each business keeps it by namespace, definition, saga_id and run, and takes what has the
+// greater epoch, and of that the last.
+//
 // The record is a CloudEvent 1.0 in Kafka's binary mode. Its key is the saga's saga_id. Headers:
 //   ce_specversion  1.0
 //   ce_id           SagaEvent.id
@@ -98,7 +104,7 @@ func (SagaEvent_Kind) EnumDescriptor() ([]byte, []int) {
 // No payloads: input and outputs stay where they are.
 type SagaEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // "UID/SEQ/PART"; the same event again has the same id
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // "UID/POSITION/PART"; the same event again has the same id
 	Kind  SagaEvent_Kind         `protobuf:"varint,2,opt,name=kind,proto3,enum=saga.v1.SagaEvent_Kind" json:"kind,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"` // when it happened, by the database's clock
 	// The saga.
@@ -116,6 +122,7 @@ type SagaEvent struct {
 	State SagaState `protobuf:"varint,13,opt,name=state,proto3,enum=saga.v1.SagaState" json:"state,omitempty"`
 	// Without its output, and without times of a lease that went on while it ran. Not of STARTED and ENDED.
 	Entry         *JournalEntry `protobuf:"bytes,14,opt,name=entry,proto3" json:"entry,omitempty"`
+	Epoch         int32         `protobuf:"varint,15,opt,name=epoch,proto3" json:"epoch,omitempty"` // the database's timeline - 1: it grows with each failover and restore
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,11 +255,18 @@ func (x *SagaEvent) GetEntry() *JournalEntry {
 	return nil
 }
 
+func (x *SagaEvent) GetEpoch() int32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 var File_saga_v1_event_proto protoreflect.FileDescriptor
 
 const file_saga_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x13saga/v1/event.proto\x12\asaga.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12saga/v1/saga.proto\"\xb2\x05\n" +
+	"\x13saga/v1/event.proto\x12\asaga.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12saga/v1/saga.proto\"\xc8\x05\n" +
 	"\tSagaEvent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.saga.v1.SagaEvent.KindR\x04kind\x12.\n" +
@@ -271,7 +285,8 @@ const file_saga_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12(\n" +
 	"\x05state\x18\r \x01(\x0e2\x12.saga.v1.SagaStateR\x05state\x12+\n" +
-	"\x05entry\x18\x0e \x01(\v2\x15.saga.v1.JournalEntryR\x05entry\x1a9\n" +
+	"\x05entry\x18\x0e \x01(\v2\x15.saga.v1.JournalEntryR\x05entry\x12\x14\n" +
+	"\x05epoch\x18\x0f \x01(\x05R\x05epoch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"y\n" +
