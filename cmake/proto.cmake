@@ -16,7 +16,7 @@ set(PROTO_FILES
     google/protobuf/timestamp.proto google/protobuf/duration.proto google/protobuf/any.proto
     google/protobuf/descriptor.proto google/protobuf/empty.proto
     google/rpc/status.proto google/rpc/error_details.proto
-    grpc/health/v1/health.proto
+    grpc/health/v1/health.proto grpc/reflection/v1/reflection.proto
     saga/v1/definition.proto saga/v1/options.proto saga/v1/saga.proto saga/v1/operator.proto
     saga/v1/worker.proto saga/v1/kafka.proto saga/v1/event.proto)
 set(PROTO_SOURCES)

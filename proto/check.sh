@@ -2,6 +2,7 @@
 # Looks at the protos with buf (buf.yaml):
 #   proto/check.sh lint       their style
 #   proto/check.sh breaking   what has changed since the last tag and would break those who use them
+#   proto/check.sh buf ARG... buf itself, for tests
 # buf is the one in PATH, or is fetched with npm into $BUF_DIR (default: a folder that goes again).
 # Exits 77 when it could not look: no buf and no way to get it, or no tag to compare with.
 set -euo pipefail
@@ -11,7 +12,7 @@ version=1.75.0
 fetch_s=120
 
 usage() {
-    echo "usage: $0 lint|breaking" >&2
+    echo "usage: $0 lint|breaking|buf ARG..." >&2
     exit 2
 }
 
@@ -39,8 +40,9 @@ find_buf() { # sets $buf
     "$buf" --version >/dev/null 2>&1 || skip "the buf that was fetched does not run here"
 }
 
-[ $# = 1 ] || usage
+[ $# = 1 ] || [ "${1-}" = buf ] || usage
 what=$1
+shift
 cd "$here"
 case "$what" in
     lint)
@@ -55,6 +57,10 @@ case "$what" in
         repository=$(git rev-parse --path-format=absolute --git-common-dir)
         "$buf" breaking --against "$repository#tag=$tag,subdir=proto"
         echo "nothing breaks what was released as $tag"
+        ;;
+    buf)
+        find_buf
+        "$buf" "$@"
         ;;
     *) usage ;;
 esac

@@ -54,6 +54,10 @@ static void side_put(struct call *call)
         worker_stream_free(call->stream);
     if (call->watcher)
         watcher_free(call->watcher);
+    if (call->watch)
+        saga_watch_free(call->watch);
+    if (call->reflector)
+        reflector_free(call->reflector);
     mem_free(call);
     rpc_server_unref(server);
 }
@@ -250,10 +254,8 @@ static void on_new(struct rpc_tag *tag, bool ok)
     struct err err;
     if (!is_started || admit(call, &err)) {
         call_fail(call, is_started ? &err : &no_memory);
-    } else if (call->method->kind == METHOD_WORK) {
-        worker_stream_begin(call);
-    } else if (call->method->kind == METHOD_WATCH) {
-        watcher_begin(call);
+    } else if (call->method->kind == METHOD_STREAM) {
+        call->method->handle(call);
     } else if (!call_read(call)) {
         call_fail(call, &no_memory);
     }

@@ -59,6 +59,8 @@ struct call {
 
     struct worker_stream *stream; /* streaming calls: theirs */
     struct watcher *watcher;
+    struct saga_watch *watch;
+    struct reflector *reflector;
 };
 
 /* Asks gRPC for the next new call. False: memory is out or the server shuts down. */

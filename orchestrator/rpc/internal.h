@@ -15,12 +15,17 @@ enum {
     RPC_STREAMS_MAX = 1000,
     RPC_STREAM_SEND_BYTES_MAX = 8 * 1024 * 1024,
     RPC_WATCHERS_MAX = 1000,
+    RPC_SAGA_WATCHERS_MAX = 1000,
+    RPC_REFLECTORS_MAX = 100, /* streams of reflection */
+    RPC_REFLECTION_REQUEST_BYTES_MAX = 4096,
+    RPC_WATCH_SILENCE_MS = 30 * 1000,
     RPC_ARMED = 16,                            /* requests kept armed on each queue */
     RPC_CALLS_MAX = 20000,                     /* unary calls in work */
     RPC_REQUEST_BYTES_MAX = 256 * 1024 * 1024, /* of what clients and workers said, together */
     RPC_ANSWER_BYTES_MAX = 256 * 1024 * 1024, /* of replies that clients have not taken, together */
     RPC_SMALL_ANSWER_BYTES = 4096,            /* of a reply that may go beyond that */
     RPC_SEND_BYTES_MAX = 256 * 1024 * 1024,   /* of all streams' send queues together */
+    RPC_WATCH_BYTES_MAX = 64 * 1024 * 1024,   /* the same of those who watch sagas */
     RPC_PEER_MS_MAX = 30 * 1000, /* for a client to say its request, and to take its reply */
     RPC_QUERIES_MAX = 4096,      /* waiting for the reader */
     RPC_REPLY_BYTES_MAX = LIMIT_MESSAGE_BYTES - 64 * 1024, /* what every client can receive */
@@ -42,6 +47,8 @@ struct pump {
 struct poll_session;
 struct queries;
 struct watcher;
+struct saga_watch;
+struct reflector;
 struct worker_stream;
 
 /* Freed with the last reference: rpc_server_stop has one, each call has one. Events that are still
@@ -52,7 +59,8 @@ struct rpc_server {
     bool (*ready)(void *ctx); /* of the options */
     void *ready_ctx;
     char *node;
-    size_t streams_max, stream_send_bytes_max, send_bytes_max;
+    size_t streams_max, stream_send_bytes_max, send_bytes_max, saga_watchers_max;
+    int64_t watch_silence_ms;
     grpc_server *grpc;
     struct listener *listeners;
     size_t listener_count;
@@ -60,7 +68,8 @@ struct rpc_server {
     size_t pump_count;
     struct queries *queries;
     atomic_bool draining, stopping;
-    atomic_llong calls, request_bytes, answer_bytes, send_bytes, streams, watchers;
+    atomic_llong calls, request_bytes, answer_bytes, send_bytes, streams, watchers, saga_watchers,
+        watch_bytes, reflector_count;
     /* Unary calls whose object still lives: a client that gives up leaves work behind for a while.
      */
     atomic_llong unfinished;
@@ -74,9 +83,13 @@ struct rpc_server {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool grpc_is_down;
-    /* Under lock: streams of workers and of health watchers. */
+    /* Under lock: streams of workers, of health watchers and of who watches sagas. */
     struct worker_stream *worker_streams;
     struct watcher *watcher_list;
+    struct saga_watch *saga_watches;
+    struct reflector *reflectors;
+    bool versions_asked;      /* whether watched sagas have changed: a query is on its way */
+    int64_t versions_next_ms; /* and no other one before */
 };
 
 void rpc_server_ref(struct rpc_server *server);
@@ -85,17 +98,19 @@ void rpc_server_unref(struct rpc_server *server);
 int64_t rpc_now_ms(void); /* monotonic */
 
 /* --- methods.c */
-enum method_kind { METHOD_UNARY, METHOD_WORK, METHOD_WATCH };
+enum method_kind { METHOD_UNARY, METHOD_STREAM };
 struct method {
     const char *path;
     enum method_kind kind;
-    const ProtobufCMessageDescriptor *request;
-    /* UNARY: gets the call with its request; owes it one call_reply or call_fail. */
+    const ProtobufCMessageDescriptor *request; /* UNARY */
+    /* UNARY: gets the call with its request; owes it one call_reply or call_fail. STREAM: takes
+     * over the call's reference. */
     void (*handle)(struct call *call);
     bool while_draining; /* answered until the very end */
 };
 /* NULL: unknown. */
 const struct method *method_find(grpc_slice path);
+size_t method_count(void);
 /* What a client may say in one message. gRPC itself bounds them by the largest of all. */
 size_t method_message_bytes_max(const struct method *method);
 
@@ -147,7 +162,7 @@ void worker_report_outcomes(struct call *call);
 void worker_extend_leases(struct call *call);
 void worker_release_tasks(struct call *call);
 
-/* --- streams: take over the call's reference */
+/* --- streams */
 void worker_stream_begin(struct call *call);
 void worker_stream_free(struct worker_stream *stream);
 void worker_streams_tick(struct rpc_server *server, int64_t now_ms);
@@ -157,6 +172,14 @@ void watcher_free(struct watcher *watcher);
 void watchers_tick(struct rpc_server *server);
 /* Tells every watcher NOT_SERVING and ends its stream. */
 void watchers_end(struct rpc_server *server);
+void saga_watch_begin(struct call *call);
+void saga_watch_free(struct saga_watch *watch);
+void saga_watches_tick(struct rpc_server *server, int64_t now_ms);
+void saga_watches_end(struct rpc_server *server); /* UNAVAILABLE */
+void reflector_begin(struct call *call);
+void reflector_free(struct reflector *reflector);
+void reflectors_tick(struct rpc_server *server, int64_t now_ms);
+void reflectors_end(struct rpc_server *server); /* UNAVAILABLE */
 
 /* --- workers without a stream (worker_poll.c) */
 void worker_polls_tick(struct rpc_server *server, int64_t now_ms);

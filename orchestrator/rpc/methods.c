@@ -21,6 +21,7 @@ static const struct method methods[] = {
       &saga__v1__list_sagas_request__descriptor, saga_list, false },
     { "/saga.v1.SagaService/WaitSaga", METHOD_UNARY,
       &saga__v1__wait_saga_request__descriptor, saga_wait, false },
+    { "/saga.v1.SagaService/WatchSaga", METHOD_STREAM, NULL, saga_watch_begin, false },
     { "/saga.v1.SagaService/CancelSaga", METHOD_UNARY,
       &saga__v1__cancel_saga_request__descriptor, saga_cancel, false },
     { "/saga.v1.SagaService/SignalSaga", METHOD_UNARY,
@@ -91,7 +92,7 @@ static const struct method methods[] = {
       &saga__v1__discard_outbox_event_request__descriptor, kafka_discard_event, false },
     { "/saga.v1.KafkaService/LookUpKey", METHOD_UNARY,
       &saga__v1__look_up_key_request__descriptor, kafka_look_up_key, false },
-    { "/saga.v1.WorkerService/Work", METHOD_WORK, NULL, NULL, false },
+    { "/saga.v1.WorkerService/Work", METHOD_STREAM, NULL, worker_stream_begin, false },
     { "/saga.v1.WorkerService/LeaseTasks", METHOD_UNARY,
       &saga__v1__lease_tasks_request__descriptor, worker_lease_tasks, true },
     { "/saga.v1.WorkerService/ReportOutcomes", METHOD_UNARY,
@@ -100,9 +101,13 @@ static const struct method methods[] = {
       &saga__v1__extend_leases_request__descriptor, worker_extend_leases, true },
     { "/saga.v1.WorkerService/ReleaseTasks", METHOD_UNARY,
       &saga__v1__release_tasks_request__descriptor, worker_release_tasks, true },
+    { "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", METHOD_STREAM, NULL,
+      reflector_begin, false },
+    { "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", METHOD_STREAM, NULL,
+      reflector_begin, false },
     { "/grpc.health.v1.Health/Check", METHOD_UNARY,
       &grpc__health__v1__health_check_request__descriptor, health_check, true },
-    { "/grpc.health.v1.Health/Watch", METHOD_WATCH, NULL, NULL, true },
+    { "/grpc.health.v1.Health/Watch", METHOD_STREAM, NULL, watcher_begin, true },
     /* clang-format on */
 };
 
@@ -115,8 +120,15 @@ const struct method *method_find(grpc_slice path)
     return NULL;
 }
 
+size_t method_count(void)
+{
+    return ARRAY_LEN(methods);
+}
+
 size_t method_message_bytes_max(const struct method *method)
 {
+    if (method->handle == reflector_begin)
+        return RPC_REFLECTION_REQUEST_BYTES_MAX;
     bool is_larger = method->handle == definition_register;
     return is_larger ? LIMIT_REGISTER_BYTES : LIMIT_MESSAGE_BYTES;
 }

@@ -17,6 +17,8 @@ static void tick(struct rpc_server *server)
     worker_streams_tick(server, now_ms);
     worker_polls_tick(server, now_ms);
     watchers_tick(server);
+    saga_watches_tick(server, now_ms);
+    reflectors_tick(server, now_ms);
 }
 
 /* gRPC has no timers for servers: the first pump's wait has an end instead. */

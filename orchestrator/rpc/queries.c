@@ -25,16 +25,16 @@ static struct query *query_of(struct mailbox_node *node)
 
 static void refuse(struct query *query, const struct err *err)
 {
-    struct call *call = query->call;
-    if (query->drop)
-        query->drop(query);
-    call_fail(call, err);
+    if (query->refuse)
+        query->refuse(query, err);
+    else
+        call_fail(query->call, err);
 }
 
 static void run_one(struct queries *queries, struct query *query)
 {
     static const struct err gone = { .code = ERR_UNAVAILABLE, .msg = "the client has gone" };
-    if (atomic_load(&query->call->stage) == CALL_OPEN)
+    if (!query->call || atomic_load(&query->call->stage) == CALL_OPEN)
         query->run(query, queries->reader);
     else
         refuse(query, &gone);
@@ -132,7 +132,7 @@ enum way { WAY_NEW, WAY_ADMITTED, WAY_BACK };
 
 static void post(struct query *query, enum way way)
 {
-    struct rpc_server *server = query->call->server;
+    struct rpc_server *server = query->server;
     pthread_mutex_lock(&server->lock); /* the mailbox is there as long as the lock says so */
     struct queries *queries = query->queries = server->queries;
     bool taken =
@@ -166,7 +166,7 @@ bool query_asks_engine(struct query *query, struct engine_event *event)
 {
     struct queries *queries = query->queries;
     queries->away++; /* before it can come back */
-    bool asks = engine_post_always(query->call->server->engine, event);
+    bool asks = engine_post_always(query->server->engine, event);
     if (!asks)
         queries->away--;
     return asks;
@@ -186,6 +186,7 @@ void *query_new(struct call *call, size_t size, void (*run)(struct query *, stru
         call_fail(call, &err);
         return NULL;
     }
+    query->server = call->server;
     query->call = call;
     query->run = run;
     return query;

@@ -11,18 +11,20 @@
 struct query {
     struct mailbox_node node;
     struct queries *queries; /* since it was posted */
-    struct call *call;
+    struct rpc_server *server;
+    struct call *call; /* whose client waits for it; NULL: nobody's */
     /* On the reader's thread; owes the call its answer. */
     void (*run)(struct query *query, struct store_reader *reader);
-    /* Instead of run, when the server stops; frees what the query holds. NULL: nothing. */
-    void (*drop)(struct query *query);
+    /* Instead of run, when it cannot be taken or the server stops: frees what the query holds, and
+     * answers. NULL: the call fails, and there is nothing to free. Any thread. */
+    void (*refuse)(struct query *query, const struct err *err);
 };
 
 MUST_USE int queries_start(const char *conninfo, struct queries **ret, struct err *err);
 /* Queries that did not run are dropped and answered UNAVAILABLE. */
 struct queries *queries_stop(struct queries *queries);
 
-/* Answers the call itself (RESOURCE_EXHAUSTED, UNAVAILABLE) when the query cannot be taken. */
+/* Refuses it (RESOURCE_EXHAUSTED, UNAVAILABLE) when it cannot be taken. */
 void queries_post(struct query *query);
 /* The same past the bound, for calls whose work at the engine is done. */
 void queries_post_admitted(struct query *query);

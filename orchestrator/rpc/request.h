@@ -39,7 +39,8 @@ enum page_kind {
     PAGE_DEFINITIONS,
     PAGE_REVISIONS,
     PAGE_KAFKA_REQUESTS,
-    PAGE_DEAD_LETTERS
+    PAGE_DEAD_LETTERS,
+    PAGE_WATCH
 };
 enum { PAGE_PLACE_MAX = 256, PAGE_DIGEST_BYTES = 8 };
 struct page_filter {

@@ -66,6 +66,10 @@ static struct rpc_server *server_new(const struct rpc_options *options)
     server->stream_send_bytes_max =
         options->stream_send_bytes_max ? options->stream_send_bytes_max : RPC_STREAM_SEND_BYTES_MAX;
     server->send_bytes_max = options->send_bytes_max ? options->send_bytes_max : RPC_SEND_BYTES_MAX;
+    server->saga_watchers_max =
+        options->saga_watchers_max ? options->saga_watchers_max : RPC_SAGA_WATCHERS_MAX;
+    server->watch_silence_ms =
+        options->watch_silence_ms ? options->watch_silence_ms : RPC_WATCH_SILENCE_MS;
     server->node = mem_strdup(options->node ? options->node : "");
     server->listeners = mem_calloc(options->address_count + 1, sizeof *server->listeners);
     server->pump_count = options->threads > 0 ? (size_t)options->threads : RPC_THREADS;
@@ -182,7 +186,9 @@ static bool wait_for_calls(struct rpc_server *server, int64_t until_ms)
         if (wait_for_grpc(server, look_ms < until_ms ? look_ms : until_ms))
             return true;
         bool is_idle = atomic_load(&server->calls) == 0 && atomic_load(&server->streams) == 0 &&
-                       atomic_load(&server->watchers) == 0;
+                       atomic_load(&server->watchers) == 0 &&
+                       atomic_load(&server->saga_watchers) == 0 &&
+                       atomic_load(&server->reflector_count) == 0;
         if (is_idle || rpc_now_ms() >= until_ms)
             return false;
     }
@@ -194,6 +200,8 @@ static void end_waiting_calls(struct rpc_server *server)
     struct err err;
     (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
     watchers_end(server);
+    saga_watches_end(server);
+    reflectors_end(server);
     for (size_t i = 0; i < server->pump_count; i++)
         pump_preempt(&server->pumps[i], saga_wait, &err);
 }

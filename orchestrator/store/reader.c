@@ -283,6 +283,49 @@ int store_reader_journal(struct store_reader *reader, const struct store_ref *re
     return get_all(reader, &get, ret_saga, ret_definition, err);
 }
 
+/* --- what has changed ----------------------------------------------------------------------- */
+
+struct versions {
+    const struct uuid *uids;
+    size_t count;
+    struct store_version *ret;
+};
+
+static int versions_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct versions *versions = ctx;
+    struct params *params = reader_start(reader, READ_VERSIONS);
+    for (size_t i = 0; i < versions->count; i++) {
+        params_seek(params, 0);
+        params_int2(params, uuid_shard(&versions->uids[i]));
+        params_uuid(params, &versions->uids[i]);
+        versions->ret[i] = (struct store_version){ 0 };
+    }
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    if (reader_execute(reader, &result, err) != 0)
+        return (int)err->code;
+    for (int row = 0; row < PQntuples(result); row++) {
+        struct columns columns = { .result = result, .row = row, .table = "saga", .err = err };
+        int64_t n = columns_int8(&columns);
+        struct store_version version = { .present = true };
+        version.state = columns_saga_state(&columns);
+        version.entries = columns_int8(&columns);
+        version.ended = columns_int8(&columns);
+        if (columns.failed)
+            return (int)err->code;
+        assert(n >= 1 && (size_t)n <= versions->count);
+        versions->ret[n - 1] = version;
+    }
+    return 0;
+}
+
+int store_reader_versions(struct store_reader *reader, const struct uuid *uids, size_t count,
+                          struct store_version *ret, struct err *err)
+{
+    struct versions versions = { uids, count, ret };
+    return reader_with_connection(reader, versions_run, &versions, err);
+}
+
 /* --- lists ---------------------------------------------------------------------------------- */
 
 /* The smallest text behind everything that begins with `prefix`, by bytes (COLLATE "C" is code

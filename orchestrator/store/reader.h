@@ -31,6 +31,17 @@ MUST_USE int store_reader_journal(struct store_reader *reader, const struct stor
                                   int64_t after_seq, size_t limit, struct store_saga *ret_saga,
                                   struct bytes *ret_definition, struct err *err);
 
+/* What tells one state of a saga from another, by its journal: entries are only added, and an
+ * outcome is set once. A lease that was extended makes no difference. */
+struct store_version {
+    bool present; /* false: there is no such saga (any more) */
+    enum saga_state state;
+    int64_t entries, ended; /* ended: that have an outcome */
+};
+/* Of `count` sagas, in their order, into ret. */
+MUST_USE int store_reader_versions(struct store_reader *reader, const struct uuid *uids,
+                                   size_t count, struct store_version *ret, struct err *err);
+
 struct store_list_filter {
     const char *namespace_;        /* NULL: every one */
     const char *definition;        /* NULL: every one */

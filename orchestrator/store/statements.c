@@ -454,6 +454,14 @@ const struct stmt read_stmts[READ_COUNT] = {
         "SELECT content FROM definition_revision"
         " WHERE namespace = $1 AND name = $2 AND revision = $3" },
 
+    /* What tells one state of a saga from another. */
+    [READ_VERSIONS] = { "versions", 2, { OID_INT2_ARRAY, OID_UUID_ARRAY },
+        "SELECT u.n, s.state, j.entries, j.ended"
+        " FROM unnest($1, $2) WITH ORDINALITY AS u (shard, uid, n)"
+        " JOIN saga s ON s.shard = u.shard AND s.saga_uid = u.uid"
+        " CROSS JOIN LATERAL (SELECT count(*) AS entries, count(c.outcome) AS ended FROM journal c"
+        " WHERE c.shard = u.shard AND c.saga_uid = u.uid) j" },
+
     [READ_LIST_NEWEST] = { "list_newest", 7, { LIST_PARAMS }, LIST_BY_TIME("<", "DESC", "") },
     [READ_LIST_OLDEST] = { "list_oldest", 7, { LIST_PARAMS }, LIST_BY_TIME(">", "ASC", "") },
     [READ_LIST_ID_NEWEST] = { "list_id_newest", 9, { LIST_PARAMS, OID_TEXT, OID_TEXT },

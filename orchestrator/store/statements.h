@@ -90,6 +90,7 @@ enum read_stmt_id {
     READ_ROW,
     READ_ENTRIES,
     READ_CONTENT,
+    READ_VERSIONS,
     READ_LIST_NEWEST,
     READ_LIST_OLDEST,
     READ_LIST_ID_NEWEST,

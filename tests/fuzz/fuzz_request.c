@@ -6,6 +6,7 @@
 #include "fake_server.h"
 #include "fuzz.h"
 #include "mutate_message.h"
+#include "rpc/reflection.h"
 #include "rpc/worker_decode.h"
 #include "wire/definition_codec.h"
 #include "wire/json.h"
@@ -71,9 +72,13 @@ static const char *const paths[] = {
     "/saga.v1.WorkerService/ReleaseTasks",
     "/saga.v1.KafkaService/PublishOutboxEvent",
     "/saga.v1.KafkaService/DiscardOutboxEvent",
+    "/saga.v1.SagaService/WatchSaga",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 };
-static const struct method every = { "every", METHOD_WORK, &fuzz__every__descriptor, NULL, false };
-static const struct method stored = { "stored definition", METHOD_WORK,
+static const struct method every = { "every", METHOD_STREAM, &fuzz__every__descriptor, NULL,
+                                     false };
+static const struct method stored = { "stored definition", METHOD_STREAM,
                                       &saga__v1__saga_definition__descriptor, NULL, false };
 /* The first byte tells path and mood; those from LATE_PATHS on stand in a third byte. */
 enum { MOODS = 8, LATE_PATHS = 256 / MOODS - 1, HEAD_BYTES_MAX = 3 };
@@ -104,8 +109,13 @@ static const ProtobufCMessageDescriptor *type_of(const struct method *row)
 {
     if (row->request)
         return row->request;
-    return row->kind == METHOD_WORK ? &saga__v1__worker_message__descriptor
-                                    : &grpc__health__v1__health_check_request__descriptor;
+    if (row->handle == worker_stream_begin)
+        return &saga__v1__worker_message__descriptor;
+    if (row->handle == saga_watch_begin)
+        return &saga__v1__watch_saga_request__descriptor;
+    if (row->handle == reflector_begin)
+        return &grpc__reflection__v1__server_reflection_request__descriptor;
+    return &grpc__health__v1__health_check_request__descriptor;
 }
 
 /* What has passed the scan and the validation can be printed, but for floating point and Any. */
@@ -118,6 +128,20 @@ static void print(const ProtobufCMessage *message)
     mem_free(text);
 }
 
+/* Whatever is asked has one answer, small enough to be sent. */
+static void check_reflection(struct arena *arena,
+                             Grpc__Reflection__V1__ServerReflectionRequest *request)
+{
+    Grpc__Reflection__V1__ServerReflectionResponse *response = reflection_answer(arena, request);
+    FUZZ_CHECK(response || arena->oom);
+    if (!response)
+        return;
+    FUZZ_CHECK(response->message_response_case !=
+               GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE__NOT_SET);
+    size_t echo = protobuf_c_message_get_packed_size(&request->base);
+    FUZZ_CHECK(protobuf_c_message_get_packed_size(&response->base) <= 2 * echo + 512 * 1024);
+}
+
 /* A message of a stream (what comes of it is looked at by the target worker_stream), or of no
  * method. */
 static void read_message(const struct method *row, const uint8_t *data, size_t size)
@@ -127,8 +151,10 @@ static void read_message(const struct method *row, const uint8_t *data, size_t s
     ProtobufCMessage *message = NULL;
     struct engine_worker_event event = { 0 };
     int rc = wire_unpack(type_of(row), data, size, &arena, &message, &err);
-    if (!rc && row != &every && row->kind == METHOD_WORK)
+    if (!rc && row->handle == worker_stream_begin)
         rc = worker_event_read((void *)message, &arena, &event, &err);
+    if (!rc && row->handle == reflector_begin)
+        check_reflection(&arena, (void *)message);
     FUZZ_CHECK(!rc || rc == ERR_INVALID || rc == ERR_LIMIT || rc == ERR_NOMEM);
     if (!rc) {
         check_reports(&event);

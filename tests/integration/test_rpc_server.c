@@ -4,12 +4,9 @@
  * real PostgreSQL, asked over real connections; it is stopped with calls and streams open. */
 #include "base/clock.h"
 #include "core/limits.h"
-#include "rpc/internal.h"
-#include "schema/definition_types.h"
-#include "store/pg.h"
+#include "rpc_fixture.h"
 #include "support/raw_stream.h"
 #include "support/raw_worker.h"
-#include "support/rig.h"
 #include "support/wait.h"
 #include "wire/definition_codec.h"
 
@@ -23,105 +20,20 @@ enum { SOON = 10000, INVALID_ARGUMENT = 3, NOT_FOUND = 5, EXHAUSTED = 8, UNIMPLE
 enum { UNAVAILABLE = 14, SEND_BYTES_MAX = 256 * 1024, STREAMS_MAX = 6 };
 enum { ALL_SEND_BYTES_MAX = 300 * 1024 };
 
-static struct test_postgres *postgres;
-static char conninfo[POSTGRES_CONNINFO_SIZE];
-static struct store *store;
-static struct engine *engine;
-static pthread_t engine_thread;
-static struct rpc_server *server;
-static char address[64], unix_address[200];
-static struct rig rig; /* its client alone */
-
-/* --- the server in this process --------------------------------------------------------------- */
-
-static void *engine_main(void *ctx)
-{
-    engine_run(ctx);
-    return NULL;
-}
-
-static int start_engine(void)
-{
-    struct err err;
-    const struct store_pg_options store_options = {
-        .conninfo = conninfo, .clock = &clock_system, .node = "test", .rng_seed = 1
-    };
-    SETUP_OK(store_pg_new(&store_options, &store, &err), &err);
-    const struct engine_options options = {
-        .store = store,
-        .clock = &clock_system,
-        .rng_seed = 2,
-        .node = "test",
-        .mailbox_limit = ENGINE_MAILBOX_LIMIT,
-        .batch_limit = LIMIT_BATCH_EVENTS,
-        .grace_ms = 300,
-        .stream_lost_ms = 300,
-        .definition_decode = definition_decode_typed,
-    };
-    SETUP_OK(engine_new(&options, &engine, &err), &err);
-    return pthread_create(&engine_thread, NULL, engine_main, engine);
-}
-
-static int start_server(void)
-{
-    struct err err;
-    const char *addresses[] = { "127.0.0.1:0", unix_address };
-    const struct rpc_options options = {
-        .addresses = addresses,
-        .address_count = ARRAY_LEN(addresses),
-        .engine = engine,
-        .conninfo = conninfo,
-        .node = "test",
-        .streams_max = STREAMS_MAX,
-        .stream_send_bytes_max = SEND_BYTES_MAX,
-        .send_bytes_max = ALL_SEND_BYTES_MAX,
-    };
-    SETUP_OK(rpc_server_start(&options, &server, &err), &err);
-    (void)snprintf(address, sizeof address, "127.0.0.1:%d", rpc_server_port(server, 0));
-    SETUP_OK(client_new(address, &rig.client, &err), &err);
-    return 0;
-}
-
-static void stop_server(int64_t grace_ms)
-{
-    rig.client = client_free(rig.client);
-    rpc_server_stop(server, grace_ms);
-    server = NULL;
-}
+static struct rpc_fixture it;
 
 static int setup(void **state)
 {
     (void)state;
-    struct err err;
-    char directory[120];
-    SETUP_OK(test_postgres_start(NULL, &postgres, &err), &err);
-    SETUP_OK(test_postgres_createdb(postgres, "store", conninfo, &err), &err);
-    SETUP_OK(store_migrate(conninfo, &err), &err);
-    (void)snprintf(directory, sizeof directory, "%s", test_postgres_socket_dir(postgres));
-    (void)snprintf(unix_address, sizeof unix_address, "unix:%s/sagad.sock", directory);
-    grpc_init();
-    return start_engine() || start_server() ? -1 : 0;
-}
-
-static void on_stopped(struct engine_event *event)
-{
-    (void)event;
+    return rpc_fixture_up(&it, &(struct rpc_options){ .streams_max = STREAMS_MAX,
+                                                      .stream_send_bytes_max = SEND_BYTES_MAX,
+                                                      .send_bytes_max = ALL_SEND_BYTES_MAX });
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    if (server)
-        stop_server(0);
-    struct engine_event stop = { .kind = ENGINE_STOP, .done = on_stopped };
-    if (!engine_post_always(engine, &stop))
-        return -1;
-    (void)pthread_join(engine_thread, NULL);
-    engine = engine_free(engine);
-    store = store_pg_free(store);
-    postgres = test_postgres_free(postgres);
-    grpc_shutdown_blocking();
-    return 0;
+    return rpc_fixture_down(&it);
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
@@ -129,7 +41,7 @@ static int teardown(void **state)
 static ProtobufCMessage *ask(const char *method, const void *request,
                              const ProtobufCMessageDescriptor *type)
 {
-    return rig_call(&rig, method, request, type, NULL);
+    return rig_call(&it.rig, method, request, type, NULL);
 }
 
 /* The call is refused with this status, reason and field ("": any). */
@@ -138,7 +50,7 @@ static void assert_refused(const char *method, const void *request,
                            const char *field)
 {
     struct client_failure failure = { 0 };
-    ProtobufCMessage *reply = rig_call(&rig, method, request, type, &failure);
+    ProtobufCMessage *reply = rig_call(&it.rig, method, request, type, &failure);
     assert_null(reply);
     if (failure.code != code)
         fail_msg("%s: status %d, expected %d: %s", method, failure.code, code, failure.message);
@@ -170,9 +82,9 @@ static void test_an_unknown_method_is_answered_at_once(void **state)
 {
     (void)state;
     int64_t begun = clock_mono_ms(&clock_system);
-    assert_int_equal(raw_call(address, "/saga.v1.SagaService/Nothing", "", 0, SOON, NULL),
+    assert_int_equal(raw_call(it.address, "/saga.v1.SagaService/Nothing", "", 0, SOON, NULL),
                      UNIMPLEMENTED);
-    assert_int_equal(raw_call(address, "/", "", 0, SOON, NULL), UNIMPLEMENTED);
+    assert_int_equal(raw_call(it.address, "/", "", 0, SOON, NULL), UNIMPLEMENTED);
     assert_true(clock_mono_ms(&clock_system) - begun < SOON / 2);
 }
 
@@ -190,24 +102,25 @@ static void test_hostile_bytes_are_refused_and_the_server_lives_on(void **state)
     for (size_t i = 0; i < sizeof garbage; i++)
         garbage[i] = (uint8_t)(i * 31 + 7);
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
-        assert_int_equal(raw_call(address, methods[i], garbage, sizeof garbage, SOON, NULL),
+        assert_int_equal(raw_call(it.address, methods[i], garbage, sizeof garbage, SOON, NULL),
                          INVALID_ARGUMENT);
     size_t size = 5 * 1024 * 1024;
     uint8_t *large = mem_calloc(1, size);
     assert_non_null(large);
-    assert_int_equal(raw_call(address, methods[0], large, size, 60000, NULL), EXHAUSTED);
+    assert_int_equal(raw_call(it.address, methods[0], large, size, 60000, NULL), EXHAUSTED);
     /* a flood of empty messages, each of which would cost a hundred times its bytes */
     for (size_t i = 0; i < 1024 * 1024; i += 2)
         large[i] = 0x0a;
-    assert_int_equal(
-        raw_call(address, "/saga.v1.SagaService/BatchStartSagas", large, 1024 * 1024, 60000, NULL),
-        EXHAUSTED);
+    assert_int_equal(raw_call(it.address, "/saga.v1.SagaService/BatchStartSagas", large,
+                              1024 * 1024, 60000, NULL),
+                     EXHAUSTED);
     mem_free(large);
     static const uint8_t unknown_state[] = { 0x18, 0x63 };
-    assert_int_equal(raw_call(address, methods[1], unknown_state, 2, SOON, NULL), INVALID_ARGUMENT);
+    assert_int_equal(raw_call(it.address, methods[1], unknown_state, 2, SOON, NULL),
+                     INVALID_ARGUMENT);
     static const uint8_t with_nul[] = { 0x12, 0x03, 'a', 0x00, 'b' };
-    assert_int_equal(raw_call(address, methods[0], with_nul, 5, SOON, NULL), INVALID_ARGUMENT);
-    assert_int_equal(rig_health(address, SOON), 1);
+    assert_int_equal(raw_call(it.address, methods[0], with_nul, 5, SOON, NULL), INVALID_ARGUMENT);
+    assert_int_equal(rig_health(it.address, SOON), 1);
 }
 
 static void test_a_call_without_its_message_is_refused(void **state)
@@ -215,12 +128,14 @@ static void test_a_call_without_its_message_is_refused(void **state)
     (void)state;
     struct raw_stream *stream = NULL;
     struct err err;
-    ASSERT_OK(raw_stream_open(address, "/saga.v1.SagaService/GetSaga", SOON, &stream, &err), &err);
+    ASSERT_OK(raw_stream_open(it.address, "/saga.v1.SagaService/GetSaga", SOON, &stream, &err),
+              &err);
     ASSERT_OK(raw_stream_half_close(stream, SOON, &err), &err);
     assert_int_equal(raw_stream_status(stream, SOON, NULL), INVALID_ARGUMENT);
     (void)raw_stream_free(stream); /* always NULL */
     /* and one that is cut before it says anything */
-    ASSERT_OK(raw_stream_open(address, "/saga.v1.SagaService/GetSaga", SOON, &stream, &err), &err);
+    ASSERT_OK(raw_stream_open(it.address, "/saga.v1.SagaService/GetSaga", SOON, &stream, &err),
+              &err);
     assert_int_equal(raw_stream_status(stream, 200, NULL), -1);
     (void)raw_stream_free(stream); /* always NULL */
 }
@@ -230,27 +145,27 @@ static void test_the_unix_socket_serves_and_is_not_taken_twice(void **state)
     (void)state;
     struct rpc_server *second = NULL;
     struct err err;
-    assert_int_equal(rig_health(unix_address, SOON), 1);
-    assert_int_equal(rpc_server_port(server, 1), 0);
+    assert_int_equal(rig_health(it.unix_address, SOON), 1);
+    assert_int_equal(rpc_server_port(it.server, 1), 0);
     const struct {
         const char *address;
         enum err_code code;
     } cases[] = {
-        { unix_address, ERR_UNAVAILABLE },  { address, ERR_UNAVAILABLE },
-        { "nonsense", ERR_INVALID },        { "127.0.0.1:99999", ERR_INVALID },
+        { it.unix_address, ERR_UNAVAILABLE }, { it.address, ERR_UNAVAILABLE },
+        { "nonsense", ERR_INVALID },          { "127.0.0.1:99999", ERR_INVALID },
         { "192.0.2.1:1", ERR_UNAVAILABLE },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct rpc_options options = {
             .addresses = &cases[i].address,
             .address_count = 1,
-            .engine = engine,
-            .conninfo = conninfo,
+            .engine = it.engine,
+            .conninfo = it.conninfo,
         };
         assert_int_equal(rpc_server_start(&options, &second, &err), cases[i].code);
         assert_non_null(strstr(err.msg, cases[i].address));
     }
-    assert_int_equal(rig_health(unix_address, SOON), 1);
+    assert_int_equal(rig_health(it.unix_address, SOON), 1);
 }
 
 /* --- definitions and starts ------------------------------------------------------------------- */
@@ -259,7 +174,7 @@ static void test_every_fault_of_a_definition_is_named_and_the_answer_stays_small
 {
     (void)state;
     struct client_failure failure = { 0 };
-    assert_null(rig_register(&rig,
+    assert_null(rig_register(&it.rig,
                              "{\"definition\": {\"name\": \"pay\", \"steps\": ["
                              " {\"name\": \"a\", \"action\": {\"lease\": \"1s\"}},"
                              " {\"name\": \"a\", \"action\": {\"effect\": \"EFFECT_PROBED\"},"
@@ -280,7 +195,7 @@ static void test_every_fault_of_a_definition_is_named_and_the_answer_stays_small
     for (int i = 0; i < 255; i++)
         used += (size_t)snprintf(json + used, 32, ", {\"name\": \"s\"}");
     (void)snprintf(json + used, 8, "]}}");
-    assert_null(rig_register(&rig, json, &failure));
+    assert_null(rig_register(&it.rig, json, &failure));
     mem_free(json);
     assert_int_equal(failure.code, INVALID_ARGUMENT);
     assert_true(failure.violation_count > 3);
@@ -301,10 +216,10 @@ static void test_definitions_are_registered_read_and_listed_by_pages(void **stat
     char name[16];
     for (int i = 0; i < 5; i++) {
         (void)snprintf(name, sizeof name, "page%d", i);
-        rig_define(&rig, name, NULL, "a: IDEMPOTENT | none");
+        rig_define(&it.rig, name, NULL, "a: IDEMPOTENT | none");
     }
-    rig_define(&rig, "page3", NULL, "a: IDEMPOTENT | none"); /* the same again */
-    rig_define(&rig, "page3", NULL, "a: IDEMPOTENT | none\nb: ONCE | none");
+    rig_define(&it.rig, "page3", NULL, "a: IDEMPOTENT | none"); /* the same again */
+    rig_define(&it.rig, "page3", NULL, "a: IDEMPOTENT | none\nb: ONCE | none");
     Saga__V1__GetDefinitionRequest get = SAGA__V1__GET_DEFINITION_REQUEST__INIT;
     get.name = rig_borrow("page3");
     Saga__V1__RegisteredDefinition *found = (void *)ask(
@@ -345,7 +260,7 @@ static void test_a_wrong_start_is_refused_by_its_field(void **state)
     Saga__V1__StartSagaRequest start = SAGA__V1__START_SAGA_REQUEST__INIT;
     const char *method = "SagaService/StartSaga";
     assert_refused(method, &start, type, INVALID_ARGUMENT, "INVALID", "definition");
-    rig_define(&rig, "keyless", NULL, "a: IDEMPOTENT handler=nobody | none");
+    rig_define(&it.rig, "keyless", NULL, "a: IDEMPOTENT handler=nobody | none");
     start.definition = rig_borrow("keyless"); /* it makes no key of the input */
     assert_refused(method, &start, type, INVALID_ARGUMENT, "INVALID", "saga_id");
     start.definition = rig_borrow("nowhere");
@@ -373,7 +288,7 @@ static void test_a_wrong_start_is_refused_by_its_field(void **state)
     assert_refused(method, &start, type, INVALID_ARGUMENT, "INVALID", "labels.value");
     start.n_labels = 0;
     struct client_failure failure = { 0 };
-    assert_null(rig_call(&rig, method, &start.base, type, &failure));
+    assert_null(rig_call(&it.rig, method, &start.base, type, &failure));
     assert_int_equal(failure.code, NOT_FOUND);
     client_failure_done(&failure);
 }
@@ -381,7 +296,7 @@ static void test_a_wrong_start_is_refused_by_its_field(void **state)
 static void test_a_batch_is_answered_item_by_item(void **state)
 {
     (void)state;
-    rig_define(&rig, "batch", NULL, "a: IDEMPOTENT handler=nobody | none");
+    rig_define(&it.rig, "batch", NULL, "a: IDEMPOTENT handler=nobody | none");
     Saga__V1__StartSagaRequest items[4], *requests[4];
     static const char *const ids[] = { "b1", "", "b1", "b2" };
     for (size_t i = 0; i < 4; i++) {
@@ -419,7 +334,7 @@ static void test_a_batch_is_answered_item_by_item(void **state)
 static void test_labels_and_the_missing_worker_are_shown(void **state)
 {
     (void)state;
-    rig_define(&rig, "shown", NULL, "a: IDEMPOTENT handler=nobody | none");
+    rig_define(&it.rig, "shown", NULL, "a: IDEMPOTENT handler=nobody | none");
     Saga__V1__StartSagaRequest start = SAGA__V1__START_SAGA_REQUEST__INIT;
     Saga__V1__StartSagaRequest__LabelsEntry entries[2], *labels[2];
     static const char *const texts[] = { "tenant", "a \"quoted\" one", "caf\xc3\xa9", "{}" };
@@ -436,7 +351,7 @@ static void test_labels_and_the_missing_worker_are_shown(void **state)
     start.n_labels = 2;
     Saga__V1__StartSagaResponse *started =
         (void *)ask("SagaService/StartSaga", &start, &saga__v1__start_saga_response__descriptor);
-    Saga__V1__Saga *saga = rig_get(&rig, "shown", "s1");
+    Saga__V1__Saga *saga = rig_get(&it.rig, "shown", "s1");
     assert_string_equal(saga->uid, started->uid);
     assert_int_equal(saga->n_labels, 2);
     for (size_t i = 0; i < 2; i++)
@@ -449,8 +364,8 @@ static void test_labels_and_the_missing_worker_are_shown(void **state)
     assert_int_equal(saga->waiting->workers_connected, 0);
     saga__v1__saga__free_unpacked(saga, NULL);
     struct raw_worker *worker =
-        raw_worker_hello(address, "w", NULL, "nobody", NULL, 0); /* no credit: it still waits */
-    saga = rig_get(&rig, "shown", "s1");
+        raw_worker_hello(it.address, "w", NULL, "nobody", NULL, 0); /* no credit: it still waits */
+    saga = rig_get(&it.rig, "shown", "s1");
     assert_int_equal(saga->waiting->workers_connected, 1);
     saga__v1__saga__free_unpacked(saga, NULL);
     (void)raw_worker_cut(worker); /* always NULL */
@@ -486,8 +401,8 @@ static void test_references_are_checked(void **state)
 static void test_lists_go_page_by_page_and_tokens_are_checked(void **state)
 {
     (void)state;
-    rig_define(&rig, "pages", NULL, "a: IDEMPOTENT handler=nobody | none");
-    rig_start_many(&rig, "pages", "p-", 25, "");
+    rig_define(&it.rig, "pages", NULL, "a: IDEMPOTENT handler=nobody | none");
+    rig_start_many(&it.rig, "pages", "p-", 25, "");
     const ProtobufCMessageDescriptor *type = &saga__v1__list_sagas_response__descriptor;
     Saga__V1__ListSagasRequest list = SAGA__V1__LIST_SAGAS_REQUEST__INIT;
     bool seen[25] = { false };
@@ -540,34 +455,34 @@ static void assert_stream_ends(struct raw_worker *worker, int code, const char *
 static void test_a_stream_that_breaks_the_rules_is_ended(void **state)
 {
     (void)state;
-    struct raw_worker *worker = raw_worker_open(address);
+    struct raw_worker *worker = raw_worker_open(it.address);
     raw_worker_credit(worker, "h", 1);
     assert_stream_ends(worker, INVALID_ARGUMENT, "first message");
-    worker = raw_worker_open(address);
+    worker = raw_worker_open(it.address);
     raw_worker_send_bytes(worker, "\xff\xff\xff", 3);
     assert_stream_ends(worker, INVALID_ARGUMENT, "malformed");
-    worker = raw_worker_open(address);
+    worker = raw_worker_open(it.address);
     raw_worker_send_bytes(worker, "\xfa\x06\x00", 3); /* a command of a later version */
     assert_stream_ends(worker, INVALID_ARGUMENT, "command");
-    worker = raw_worker_hello(address, "w", NULL, "h", NULL, 0);
+    worker = raw_worker_hello(it.address, "w", NULL, "h", NULL, 0);
     Saga__V1__Hello hello = SAGA__V1__HELLO__INIT;
     Saga__V1__WorkerMessage message = SAGA__V1__WORKER_MESSAGE__INIT;
     message.command_case = SAGA__V1__WORKER_MESSAGE__COMMAND_HELLO;
     message.hello = &hello;
     raw_worker_send(worker, &message);
     assert_stream_ends(worker, INVALID_ARGUMENT, "worker_id");
-    worker = raw_worker_hello(address, "w", NULL, "h", NULL, 0);
+    worker = raw_worker_hello(it.address, "w", NULL, "h", NULL, 0);
     Saga__V1__TaskReport report = SAGA__V1__TASK_REPORT__INIT;
     report.outcome = SAGA__V1__OUTCOME__OUTCOME_DONE;
     raw_worker_report_task(worker, &report); /* without a uid */
     assert_stream_ends(worker, INVALID_ARGUMENT, "report.reports[0].saga_uid");
-    worker = raw_worker_hello(address, "w", NULL, "h", NULL, 0);
+    worker = raw_worker_hello(it.address, "w", NULL, "h", NULL, 0);
     uint8_t uid[16] = { 1 };
     report.saga_uid = (ProtobufCBinaryData){ sizeof uid, uid };
     report.outcome = SAGA__V1__OUTCOME__OUTCOME_EXPIRED;
     raw_worker_report_task(worker, &report);
     assert_stream_ends(worker, INVALID_ARGUMENT, "outcome");
-    worker = raw_worker_hello(address, "w", NULL, "h", NULL, 0);
+    worker = raw_worker_hello(it.address, "w", NULL, "h", NULL, 0);
     uint8_t *output = mem_calloc(1, LIMIT_PAYLOAD_BYTES + 1);
     assert_non_null(output);
     report.outcome = SAGA__V1__OUTCOME__OUTCOME_DONE;
@@ -580,7 +495,7 @@ static void test_a_stream_that_breaks_the_rules_is_ended(void **state)
 static void test_a_report_on_an_unknown_lease_is_stale(void **state)
 {
     (void)state;
-    struct raw_worker *worker = raw_worker_hello(address, "w", NULL, "h", NULL, 0);
+    struct raw_worker *worker = raw_worker_hello(it.address, "w", NULL, "h", NULL, 0);
     struct raw_lease lease = { .uid = { 9, 9 }, .fence = 77 };
     assert_int_equal(raw_worker_settle(worker, &lease, SAGA__V1__OUTCOME__OUTCOME_DONE, "x"),
                      SAGA__V1__ACK__RESULT__RESULT_STALE);
@@ -592,15 +507,15 @@ static void test_streams_are_bounded_in_number(void **state)
     (void)state;
     struct raw_worker *workers[STREAMS_MAX];
     for (size_t i = 0; i < STREAMS_MAX; i++)
-        workers[i] = raw_worker_hello(address, "w", NULL, "h", NULL, 0);
-    struct raw_worker *one_more = raw_worker_open(address);
+        workers[i] = raw_worker_hello(it.address, "w", NULL, "h", NULL, 0);
+    struct raw_worker *one_more = raw_worker_open(it.address);
     assert_stream_ends(one_more, EXHAUSTED, "6 streams");
     for (size_t i = 0; i < STREAMS_MAX; i++)
         workers[i] = raw_worker_cut(workers[i]);
     int code = 0;
     for (int i = 0; i < 50 && code != -1; i++) { /* until the server has seen the cuts */
         pause_ms(100);
-        one_more = raw_worker_open(address);
+        one_more = raw_worker_open(it.address);
         code = raw_worker_status(one_more, 200, NULL);
         (void)raw_worker_cut(one_more); /* always NULL */
     }
@@ -610,16 +525,16 @@ static void test_streams_are_bounded_in_number(void **state)
 static void test_a_task_carries_what_its_step_needs(void **state)
 {
     (void)state;
-    rig_define(&rig, "carry", NULL,
+    rig_define(&it.rig, "carry", NULL,
                "a: IDEMPOTENT handler=c.a | IDEMPOTENT handler=c.undo | guarded\n"
                "b: ONCE handler=c.b | none");
-    struct raw_worker *worker = raw_worker_hello(address, "w", NULL, "c.a", NULL, 0);
-    struct raw_worker *second = raw_worker_hello(address, "w2", NULL, "c.b", NULL, 0);
-    struct raw_worker *undoer = raw_worker_hello(address, "w3", NULL, "c.undo", NULL, 0);
+    struct raw_worker *worker = raw_worker_hello(it.address, "w", NULL, "c.a", NULL, 0);
+    struct raw_worker *second = raw_worker_hello(it.address, "w2", NULL, "c.b", NULL, 0);
+    struct raw_worker *undoer = raw_worker_hello(it.address, "w3", NULL, "c.undo", NULL, 0);
     raw_worker_credit(worker, "c.a", 1);
     raw_worker_credit(second, "c.b", 1);
     raw_worker_credit(undoer, "c.undo", 1);
-    rig_start(&rig, "carry", "c1", "the input");
+    rig_start(&it.rig, "carry", "c1", "the input");
     const Saga__V1__Task *task = raw_worker_task(worker, SOON);
     assert_non_null(task);
     assert_string_equal(task->namespace_, "default");
@@ -659,7 +574,7 @@ static void test_a_task_carries_what_its_step_needs(void **state)
     assert_memory_equal(task->action->output.data, "receipt", 7);
     lease = raw_lease_of(task);
     (void)raw_worker_settle(undoer, &lease, SAGA__V1__OUTCOME__OUTCOME_DONE, "");
-    Saga__V1__Saga *saga = rig_get(&rig, "carry", "c1");
+    Saga__V1__Saga *saga = rig_get(&it.rig, "carry", "c1");
     assert_int_equal(saga->state, SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED);
     assert_string_equal(saga->cause->reason, "REFUSED");
     assert_string_equal(saga->cause->step, "b");
@@ -706,28 +621,28 @@ static void test_a_worker_that_does_not_read_holds_up_no_memory(void **state)
 {
     (void)state;
     enum { SAGAS = 360, WAVES = 12, INPUT = 110 * 1024 };
-    rig_define(&rig, "bulk", NULL, "a: IDEMPOTENT handler=bulk.a | none");
-    struct raw_worker *worker = raw_worker_hello(address, "w", NULL, "bulk.a", NULL, 0);
+    rig_define(&it.rig, "bulk", NULL, "a: IDEMPOTENT handler=bulk.a | none");
+    struct raw_worker *worker = raw_worker_hello(it.address, "w", NULL, "bulk.a", NULL, 0);
     raw_worker_credit(worker, "bulk.a", SAGAS);
     char *input = mem_calloc(1, INPUT + 1);
     assert_non_null(input);
     memset(input, 'x', INPUT);
     for (int wave = 0; wave < WAVES; wave++) { /* nothing is read: gRPC takes some, then no more */
         char prefix[] = { (char)('a' + wave), '-', '\0' };
-        rig_start_many(&rig, "bulk", prefix, SAGAS / WAVES, input);
+        rig_start_many(&it.rig, "bulk", prefix, SAGAS / WAVES, input);
         pause_ms(100);
     }
     mem_free(input);
     int64_t leased = 0;
     struct err err;
-    ASSERT_OK(test_postgres_count(postgres, "store",
+    ASSERT_OK(test_postgres_count(it.postgres, "store",
                                   "SELECT count(*) FROM sagad.journal JOIN sagad.saga s"
                                   " USING (shard, saga_uid)"
                                   " WHERE s.definition = 'bulk'",
                                   &leased, &err),
               &err);
     assert_true(leased > 0 && leased < SAGAS); /* it is granted no more, and others go on */
-    rig_start(&rig, "batch", "while-full", "");
+    rig_start(&it.rig, "batch", "while-full", "");
     for (int i = 0; i < SAGAS; i++) {
         const Saga__V1__Task *task = raw_worker_task(worker, SOON);
         if (!task)
@@ -740,9 +655,10 @@ static void test_a_worker_that_does_not_read_holds_up_no_memory(void **state)
 static bool nothing_is_counted(void *ctx)
 {
     (void)ctx;
-    return atomic_load(&server->send_bytes) == 0 && atomic_load(&server->request_bytes) == 0 &&
-           atomic_load(&server->answer_bytes) == 0 && atomic_load(&server->streams) == 0 &&
-           atomic_load(&server->calls) == 0 && atomic_load(&server->unfinished) == 0;
+    return atomic_load(&it.server->send_bytes) == 0 &&
+           atomic_load(&it.server->request_bytes) == 0 &&
+           atomic_load(&it.server->answer_bytes) == 0 && atomic_load(&it.server->streams) == 0 &&
+           atomic_load(&it.server->calls) == 0 && atomic_load(&it.server->unfinished) == 0;
 }
 
 static void test_workers_that_do_not_read_are_bounded_together_and_go_on_when_they_read(
@@ -760,8 +676,8 @@ static void test_workers_that_do_not_read_are_bounded_together_and_go_on_when_th
         (void)snprintf(name, sizeof name, "all%d", i);
         (void)snprintf(handler, sizeof handler, "all%d.a", i);
         (void)snprintf(steps, sizeof steps, "a: IDEMPOTENT handler=%s lease=60s | none", handler);
-        rig_define(&rig, name, NULL, steps);
-        workers[i] = raw_worker_hello(address, "w", NULL, handler, NULL, 0);
+        rig_define(&it.rig, name, NULL, steps);
+        workers[i] = raw_worker_hello(it.address, "w", NULL, handler, NULL, 0);
         raw_worker_credit(workers[i], handler, SAGAS);
     }
     for (int saga = 0; saga < SAGAS; saga++) { /* for all in turn, so that all queues grow */
@@ -769,8 +685,8 @@ static void test_workers_that_do_not_read_are_bounded_together_and_go_on_when_th
             char name[16], saga_id[16];
             (void)snprintf(name, sizeof name, "all%d", i);
             (void)snprintf(saga_id, sizeof saga_id, "all-%d", saga);
-            rig_start(&rig, name, saga_id, input);
-            long long bytes = atomic_load(&server->send_bytes);
+            rig_start(&it.rig, name, saga_id, input);
+            long long bytes = atomic_load(&it.server->send_bytes);
             most = bytes > most ? bytes : most;
         }
     }
@@ -793,7 +709,8 @@ static void test_a_worker_that_is_done_gets_its_acks_and_a_clean_end(void **stat
     (void)state;
     struct raw_stream *stream = NULL;
     struct err err;
-    ASSERT_OK(raw_stream_open(address, "/saga.v1.WorkerService/Work", SOON, &stream, &err), &err);
+    ASSERT_OK(raw_stream_open(it.address, "/saga.v1.WorkerService/Work", SOON, &stream, &err),
+              &err);
     Saga__V1__Hello hello = SAGA__V1__HELLO__INIT;
     Saga__V1__Subscription subscription = SAGA__V1__SUBSCRIPTION__INIT, *list[] = { &subscription };
     Saga__V1__WorkerMessage message = SAGA__V1__WORKER_MESSAGE__INIT;
@@ -848,7 +765,8 @@ static struct raw_stream *watch(const char *service)
     uint8_t packed[128];
     request.service = rig_borrow(service);
     size_t size = grpc__health__v1__health_check_request__pack(&request, packed);
-    ASSERT_OK(raw_stream_open(address, "/grpc.health.v1.Health/Watch", 60000, &stream, &err), &err);
+    ASSERT_OK(raw_stream_open(it.address, "/grpc.health.v1.Health/Watch", 60000, &stream, &err),
+              &err);
     ASSERT_OK(raw_stream_send(stream, packed, size, SOON, &err), &err);
     ASSERT_OK(raw_stream_half_close(stream, SOON, &err), &err);
     return stream;
@@ -874,11 +792,11 @@ static void test_health_knows_the_services(void **state)
     uint8_t packed[128];
     request.service = rig_borrow("saga.v1.WorkerService");
     size_t size = grpc__health__v1__health_check_request__pack(&request, packed);
-    assert_int_equal(raw_call(address, "/grpc.health.v1.Health/Check", packed, size, SOON, NULL),
+    assert_int_equal(raw_call(it.address, "/grpc.health.v1.Health/Check", packed, size, SOON, NULL),
                      0);
     request.service = rig_borrow("saga.v1.Nothing");
     size = grpc__health__v1__health_check_request__pack(&request, packed);
-    assert_int_equal(raw_call(address, "/grpc.health.v1.Health/Check", packed, size, SOON, NULL),
+    assert_int_equal(raw_call(it.address, "/grpc.health.v1.Health/Check", packed, size, SOON, NULL),
                      NOT_FOUND);
     struct raw_stream *stream = watch("saga.v1.Nothing");
     assert_int_equal(next_status(stream), 3); /* SERVICE_UNKNOWN, and the stream stays */
@@ -897,7 +815,7 @@ static void *wait_for_saga(void *ctx)
     timeout.seconds = 120;
     wait.saga = &ref;
     wait.timeout = &timeout;
-    *(int *)ctx = client_new(address, &client, &err)
+    *(int *)ctx = client_new(it.address, &client, &err)
                       ? -1
                       : client_call(client, "/saga.v1.SagaService/WaitSaga", &wait.base,
                                     &saga__v1__saga__descriptor, 60000, &reply, &err);
@@ -910,40 +828,41 @@ static void test_a_stop_tells_everybody_and_leaves_nothing_behind(void **state)
     (void)state;
     struct raw_stream *watcher = watch("");
     assert_int_equal(next_status(watcher), 1); /* SERVING */
-    struct raw_worker *worker = raw_worker_hello(address, "w", NULL, "h", NULL, 0);
+    struct raw_worker *worker = raw_worker_hello(it.address, "w", NULL, "h", NULL, 0);
     struct raw_stream *silent = NULL;
     struct err err;
-    ASSERT_OK(raw_stream_open(address, "/saga.v1.SagaService/GetSaga", 60000, &silent, &err), &err);
+    ASSERT_OK(raw_stream_open(it.address, "/saga.v1.SagaService/GetSaga", 60000, &silent, &err),
+              &err);
     pthread_t waiter;
     int waited = 0;
     assert_int_equal(pthread_create(&waiter, NULL, wait_for_saga, &waited), 0);
     pause_ms(500);
-    rpc_server_drain(server, 1000);
+    rpc_server_drain(it.server, 1000);
     assert_int_equal(next_status(watcher), 2); /* NOT_SERVING */
     assert_true(raw_worker_was_told_to_drain(worker, SOON));
-    assert_int_equal(rig_health(address, SOON), 2);
+    assert_int_equal(rig_health(it.address, SOON), 2);
     Saga__V1__GetStatusRequest status = SAGA__V1__GET_STATUS_REQUEST__INIT;
     assert_refused("OperatorService/GetStatus", &status, &saga__v1__get_status_response__descriptor,
                    UNAVAILABLE, "UNAVAILABLE", "");
     int64_t begun = clock_mono_ms(&clock_system);
-    stop_server(1000);
+    rpc_fixture_stop(&it, 1000);
     assert_true(clock_mono_ms(&clock_system) - begun < 8000);
     (void)pthread_join(waiter, NULL);
     assert_int_equal(waited, ERR_UNAVAILABLE);
     assert_int_equal(raw_stream_status(watcher, SOON, NULL), UNAVAILABLE);
     assert_int_equal(raw_worker_status(worker, SOON, NULL), UNAVAILABLE);
-    (void)raw_stream_free(watcher);      /* always NULL */
-    (void)raw_worker_cut(worker);        /* always NULL */
-    (void)raw_stream_free(silent);       /* always NULL */
-    assert_int_equal(start_server(), 0); /* the unix path is free again, too */
-    assert_int_equal(rig_health(unix_address, SOON), 1);
+    (void)raw_stream_free(watcher);              /* always NULL */
+    (void)raw_worker_cut(worker);                /* always NULL */
+    (void)raw_stream_free(silent);               /* always NULL */
+    assert_int_equal(rpc_fixture_start(&it), 0); /* the unix path is free again, too */
+    assert_int_equal(rig_health(it.unix_address, SOON), 1);
 }
 
 static void test_the_counters_are_told(void **state)
 {
     (void)state;
     Saga__V1__GetStatusRequest request = SAGA__V1__GET_STATUS_REQUEST__INIT;
-    struct raw_worker *worker = raw_worker_hello(address, "w", NULL, "told", NULL, 0);
+    struct raw_worker *worker = raw_worker_hello(it.address, "w", NULL, "told", NULL, 0);
     raw_worker_credit(worker, "told", 7);
     int64_t credit = 0;
     for (int i = 0; i < 100 && credit != 7; i++) {

@@ -4,20 +4,25 @@
 
 #include <sys/wait.h>
 
-struct command command_run(const char *const *argv, const char *const *env)
+struct command command_run_within(const char *const *argv, const char *const *env, int64_t limit_ms)
 {
     const struct test_process_options options = { .argv = argv, .env = env };
     struct test_process *process;
     struct err err;
     int status;
     ASSERT_OK(test_process_start(&options, &process, &err), &err);
-    ASSERT_OK(test_process_wait(process, COMMAND_LIMIT_MS, &status, &err), &err);
+    ASSERT_OK(test_process_wait(process, limit_ms, &status, &err), &err);
     struct command command = { .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                                .output = test_process_output(process) };
     process = test_process_free(process);
     assert_null(process);
     assert_non_null(command.output);
     return command;
+}
+
+struct command command_run(const char *const *argv, const char *const *env)
+{
+    return command_run_within(argv, env, COMMAND_LIMIT_MS);
 }
 
 void command_done(struct command *command)

@@ -14,6 +14,8 @@ struct command {
 
 /* Fails the test when it does not end within COMMAND_LIMIT_MS. Free with command_done. */
 struct command command_run(const char *const *argv, const char *const *env);
+struct command command_run_within(const char *const *argv, const char *const *env,
+                                  int64_t limit_ms);
 void command_done(struct command *command);
 /* Runs, and fails the test unless it exits so and its output holds `part` (NULL: whatever it is).
  */

@@ -1,0 +1,129 @@
+#include "rpc/saga_look.h"
+
+#include "base/clock.h"
+#include "schema/definition_types.h"
+#include "wire/definition_codec.h"
+#include "wire/saga_codec.h"
+
+static struct saga_look *look_of(struct query *query)
+{
+    return CONTAINER(query, struct saga_look, query);
+}
+
+/* The last thing: the look is its owner's again, or gone, when `done` returns. */
+static void finish(struct saga_look *look, const struct err *err)
+{
+    struct saga *saga = TAKE(look->saga);
+    struct definition *definition = TAKE(look->definition);
+    look->done(look, err ? NULL : look->message, saga, err);
+    (void)saga_free(saga);             /* always NULL */
+    (void)definition_free(definition); /* as well */
+}
+
+static void refuse(struct query *base, const struct err *err)
+{
+    finish(look_of(base), err);
+}
+
+/* On the reader's thread. */
+static void run_answer(struct query *base, struct store_reader *reader)
+{
+    (void)reader;
+    finish(look_of(base), NULL);
+}
+
+/* On the engine's thread. */
+static void on_status(struct engine_event *event)
+{
+    struct engine_status *status = CONTAINER(event, struct engine_status, event);
+    struct saga_look *look = CONTAINER(status, struct saga_look, status);
+    int64_t workers = 0;
+    for (size_t i = 0; i < status->handler_count; i++)
+        workers += status->handlers[i].workers;
+    look->message->waiting->workers_connected = (int32_t)workers;
+    engine_status_done(status);
+    look->query.run = run_answer;
+    query_post_back(&look->query);
+}
+
+static bool makes_keys(const struct definition *definition)
+{
+    for (size_t i = 0; i < definition->step_count; i++)
+        if (definition->steps[i].action.key_template ||
+            definition->steps[i].compensation.key_template)
+            return true;
+    return false;
+}
+
+/* Idempotency keys that are made of the input are told, too; nothing else here needs its type. */
+static int add_types(struct store_reader *reader, struct definition *definition,
+                     const struct saga_row *row, struct err *err)
+{
+    if (!makes_keys(definition))
+        return 0;
+    struct store_definition stored = { 0 };
+    int rc = store_reader_definition(reader, row->namespace_, row->definition, row->revision, true,
+                                     &stored, err);
+    if (!rc)
+        rc = definition_types_add(definition, &stored.descriptors, err);
+    store_definition_done(&stored);
+    return rc;
+}
+
+static int load(struct saga_look *look, struct store_reader *reader, struct err *err)
+{
+    struct store_saga loaded = { 0 };
+    struct bytes content = { 0 };
+    int rc = store_reader_get(reader, &look->ref, &loaded, &content, err);
+    if (rc)
+        return rc;
+    rc = definition_decode(&content, &look->definition, err);
+    mem_free(content.data);
+    if (!rc)
+        rc = add_types(reader, look->definition, &loaded.row, err);
+    if (!rc)
+        rc = saga_replay(look->definition, &loaded.row, loaded.entries, loaded.entry_count,
+                         &look->saga, err);
+    if (!rc) { /* their contents have moved into the saga */
+        loaded.row = (struct saga_row){ 0 };
+        loaded.entry_count = 0;
+    }
+    store_saga_done(&loaded);
+    if (rc)
+        return rc;
+    return saga_to_message(look->arena, look->saga, look->full, clock_wall_ms(&clock_system),
+                           &look->message, err);
+}
+
+/* On the reader's thread. */
+static void run_load(struct query *base, struct store_reader *reader)
+{
+    struct saga_look *look = look_of(base);
+    struct err err;
+    if (load(look, reader, &err)) {
+        finish(look, &err);
+        return;
+    }
+    const Saga__V1__Waiting *waiting = look->message->waiting;
+    if (waiting && waiting->kind == SAGA__V1__WAIT_KIND__WAIT_KIND_WORKER) {
+        look->status = (struct engine_status){ 0 };
+        look->status.event.kind = ENGINE_STATUS;
+        look->status.event.done = on_status;
+        look->status.only_handler = waiting->handler;
+        if (query_asks_engine(base, &look->status.event))
+            return;
+    }
+    run_answer(base, reader);
+}
+
+void saga_look_post(struct saga_look *look, struct call *call, bool admitted)
+{
+    look->query.server = call->server;
+    look->query.call = call;
+    look->query.run = run_load;
+    look->query.refuse = refuse;
+    if (admitted)
+        queries_post_admitted(&look->query);
+    else
+        queries_post(&look->query);
+}
