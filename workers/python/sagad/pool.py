@@ -166,8 +166,7 @@ class Awake:
 
     def tick(self, now_ms: int) -> None:
         if now_ms - self._last_ms > self.GAP_MS:
-            if now_ms >= self._hold_until_ms:
-                self._before_ms = self._last_ms
+            self._before_ms = self._last_ms
             self._hold_until_ms = now_ms + self.HOLD_MS
         self._last_ms = now_ms
 
