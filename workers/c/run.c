@@ -22,6 +22,7 @@ enum {
     DEFAULT_DRAIN_MS = 30000,
     DRAIN_MS_MAX = 24 * 3600 * 1000,
     IO_WAIT_MS = 250, /* at most so long in one wait: bounds how late the receive time can be */
+    PAUSE_MS = 1000,  /* an I/O thread that was away for longer stood still */
     CLOSE_LINGER_MS = 1000,
 };
 
@@ -30,8 +31,11 @@ struct stream { /* to one address */
     struct saga_worker *worker;
     char *address; /* owned */
     pthread_t thread;
-    struct transport *transport; /* while run runs */
-    bool sending;                /* I/O thread's own: a message is under way */
+    struct transport *transport;       /* while run runs */
+    bool sending;                      /* I/O thread's own: a message is under way */
+    int64_t looked_ms;                 /* its own: when it last looked */
+    int64_t paused_ms, doubt_until_ms; /* its own: it stood still since paused_ms, and what comes
+                                        * until then may be from that time */
 };
 
 struct saga_worker {
@@ -330,6 +334,8 @@ static void open_stream(struct stream *stream)
     int rc = transport_open(stream->transport, stream->address, worker->message_bytes_max, &err);
     pthread_mutex_lock(&worker->pool.lock);
     session_opened(&stream->session, now_ms(worker));
+    stream->looked_ms = now_ms(worker);
+    stream->doubt_until_ms = stream->looked_ms; /* it knows nothing of what was before */
     unlock_io(stream);
     if (rc != 0)
         end_stream(stream, 0, err.msg);
@@ -351,6 +357,18 @@ static int take_in(struct stream *stream, const struct bytes *received, int64_t 
     return rc;
 }
 
+/* What is received from now on came after this time. A process that was stopped may well find that
+ * its wait is over before it finds what came meanwhile, hence the doubt for a while. */
+static int64_t came_since_ms(struct stream *stream, int64_t now)
+{
+    if (now - stream->looked_ms > PAUSE_MS) {
+        stream->paused_ms = stream->looked_ms;
+        stream->doubt_until_ms = now + PAUSE_MS;
+    }
+    stream->looked_ms = now;
+    return now < stream->doubt_until_ms ? stream->paused_ms : now;
+}
+
 /* Sends what is due, waits for one event and takes it in. */
 static void pump(struct stream *stream)
 {
@@ -359,12 +377,12 @@ static void pump(struct stream *stream)
     struct err err;
     struct bytes message = { .data = NULL, .size = 0 };
     int rc = 0;
-    int64_t since_ms = now_ms(worker);
+    int64_t now = now_ms(worker), since_ms = came_since_ms(stream, now);
     pthread_mutex_lock(&worker->pool.lock);
     if (!stream->sending)
-        rc = session_next(session, since_ms, &message, &err);
-    bool over = session_is_over(session, since_ms);
-    int64_t wait_ms = session_wake_ms(session) - since_ms;
+        rc = session_next(session, now, &message, &err);
+    bool over = session_is_over(session, now);
+    int64_t wait_ms = session_wake_ms(session) - now;
     unlock_io(stream);
     if (rc == 0 && message.size > 0) {
         rc = transport_send(stream->transport, &message, &err);
