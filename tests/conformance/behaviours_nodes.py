@@ -86,9 +86,10 @@ def hello_lists_all_streams(case):
     nodes = [case.node(), case.node()]
     worker = case.start()
     sessions = [node.session() for node in nodes]
+    for session in sessions:
+        session.wait_credit("h", 4)  # before any slot is taken
     tasks = []
     for session in sessions:
-        session.wait_credit("h", 4)
         tasks.append(case.send(session, script("wait_go"))[0])
         worker.started(tasks[-1].fence)
     nodes[0].cutter.cut()
