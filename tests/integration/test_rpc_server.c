@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "core/limits.h"
 #include "rpc_fixture.h"
+#include "support/poller.h"
 #include "support/raw_stream.h"
 #include "support/raw_worker.h"
 #include "support/wait.h"
@@ -510,6 +511,13 @@ static void test_streams_are_bounded_in_number(void **state)
         workers[i] = raw_worker_hello(it.address, "w", NULL, "h", NULL, 0);
     struct raw_worker *one_more = raw_worker_open(it.address);
     assert_stream_ends(one_more, EXHAUSTED, "6 streams");
+    struct poller *poller = poller_new(it.address, "w", NULL, "h"); /* one who polls counts, too */
+    struct raw_stream *call = poller_ask(poller, it.address, 1, 1000);
+    const char *message = NULL;
+    assert_int_equal(raw_stream_status(call, SOON, &message), EXHAUSTED);
+    assert_non_null(strstr(message, "6 workers"));
+    call = raw_stream_free(call);
+    poller = poller_free(poller);
     for (size_t i = 0; i < STREAMS_MAX; i++)
         workers[i] = raw_worker_cut(workers[i]);
     int code = 0;

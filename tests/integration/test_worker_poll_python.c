@@ -57,8 +57,8 @@ static void test_p2_p8_a_script_carries_sagas_over_a_kill_of_the_server(void **s
                                         SOURCE_DIR "/proto/saga/v1/definition.proto",
                                         NULL };
     run(protoc_argv);
-    const char *const argv[] = { PYTHON, SOURCE_DIR "/tests/integration/poll_worker.py",
-                                 rig.address, "act", NULL };
+    static const char script[] = SOURCE_DIR "/tests/integration/poll_worker.py";
+    const char *const argv[] = { PYTHON, script, rig.address, "act", NULL };
     const char *const env[] = { path, NULL };
     const struct test_process_options options = { .argv = argv, .env = env };
     rig_define(&rig, "python", NULL, "a: IDEMPOTENT | none\nb: IDEMPOTENT | none");
