@@ -483,10 +483,10 @@ static void assert_all_met(void)
     assert_met("risk calls made twice", "SELECT count(*) FROM risk WHERE calls > 1");
 }
 
-static void run(const char *name, bool sagad_dies)
+static void run(const char *name, int count, bool sagad_dies)
 {
     struct err err;
-    int count = test_is_full_size() ? 1000 : 200, half = count / 2;
+    int half = count / 2;
     begin(name, count);
     ASSERT_OK(test_postgres_backup(first()->postgres, &err), &err);
     produce(1, half);
@@ -515,7 +515,7 @@ static void test_p3_p7_restored_to_an_earlier_point_nothing_guarded_is_doubled(v
     (void)state;
     KAFKA_OR_SKIP(stage.world.kafka);
     PROVES("P3 P7");
-    run("alive", false);
+    run("alive", test_is_full_size() ? 1000 : 200, false);
 }
 
 static void test_p3_p7_p8_restored_while_sagad_is_down(void **state)
@@ -523,7 +523,7 @@ static void test_p3_p7_p8_restored_while_sagad_is_down(void **state)
     (void)state;
     KAFKA_OR_SKIP(stage.world.kafka);
     PROVES("P3 P7 P8");
-    run("killed", true);
+    run("killed", 200, true);
 }
 
 int main(void)
