@@ -58,6 +58,21 @@ static int partitions_keep(struct consumer *consumer, const rd_kafka_topic_parti
     return 0;
 }
 
+/* librdkafka stops reading in the background, in turn with what it is told through the same queue,
+ * and aborts the process when it is to stop what is stopping already (2.0.2). A question through
+ * that queue is answered behind the stops: so nobody can assign anew too early. */
+static rd_kafka_resp_err_t assign(rd_kafka_t *handle, const rd_kafka_topic_partition_list_t *list)
+{
+    rd_kafka_resp_err_t failed = rd_kafka_assign(handle, list);
+    for (int i = 0; i < 2 && !failed; i++) { /* the stops; what they answer */
+        rd_kafka_topic_partition_list_t *assigned = NULL;
+        failed = rd_kafka_assignment(handle, &assigned);
+        if (assigned)
+            rd_kafka_topic_partition_list_destroy(assigned);
+    }
+    return failed;
+}
+
 /* The group waits for our rd_kafka_assign, which the owner calls when it knows the cursors. */
 static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
                          rd_kafka_topic_partition_list_t *list, void *opaque)
@@ -67,7 +82,7 @@ static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
         consumer->was_assigned = true;
     } else {
         consumer_resume(consumer);
-        rd_kafka_resp_err_t failed = rd_kafka_assign(handle, NULL);
+        rd_kafka_resp_err_t failed = assign(handle, NULL);
         if (failed)
             broker_error_set(&consumer->error, failed, "giving partitions back");
         else if (code != RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS &&
@@ -374,7 +389,7 @@ int consumer_assign(struct consumer *consumer, const struct consumer_position *p
 {
     rd_kafka_topic_partition_list_t *list = list_of(consumer, positions, count);
     consumer_resume(consumer);
-    rd_kafka_resp_err_t failed = rd_kafka_assign(consumer->handle, list);
+    rd_kafka_resp_err_t failed = assign(consumer->handle, list);
     if (failed) {
         rd_kafka_topic_partition_list_destroy(list);
         return broker_error_set(err, failed, "assign");
