@@ -17,6 +17,9 @@ if(SAGAD_SANITIZE)
     string(REPLACE ";" "," sanitize_list "${SAGAD_SANITIZE}")
     add_compile_options(-fsanitize=${sanitize_list} -fno-sanitize-recover=all)
     add_link_options(-fsanitize=${sanitize_list})
+    if("thread" IN_LIST SAGAD_SANITIZE) # with librdkafka only: others make threads that it knows
+        target_sources(PkgConfig::RDKAFKA INTERFACE ${CMAKE_SOURCE_DIR}/cmake/tsan_threads.c)
+    endif()
 endif()
 
 # sagad_library(name SOURCES a.c ... LINKS base ...): one static library for a folder.
