@@ -92,7 +92,8 @@ static bool read_number(const char **at, int64_t most, int64_t *ret)
     return *ret <= most;
 }
 
-/* As make_refused writes it. */
+/* As make_refused writes it, or the event's id as it is in the log and would be on the topic, which
+ * has the epoch in its number. */
 static bool read_event_id(const char *text, struct store_event_id *ret)
 {
     char uid[UUID_TEXT_SIZE];
@@ -105,6 +106,7 @@ static bool read_event_id(const char *text, struct store_event_id *ret)
     if (!uuid_parse(uid, &ret->uid) || !read_number(&at, INT64_MAX, &ret->seq) ||
         !read_number(&at, STORE_EVENT_END, &part) || *at)
         return false;
+    ret->seq = fence_seq(ret->seq);
     ret->part = (enum store_event_part)part;
     return true;
 }
