@@ -150,17 +150,23 @@ void rpc_server_drain(struct rpc_server *server, int64_t grace_ms)
     worker_polls_tick(server, rpc_now_ms()); /* they answer, and say so */
 }
 
+/* A start that failed: nobody else drains these queues. */
+static void drain_unstarted(struct rpc_server *server)
+{
+    for (size_t i = 0; i < server->pump_count; i++) {
+        if (!server->pumps[i].started)
+            pump_drain(&server->pumps[i]);
+    }
+}
+
 /* False: the time is over. until_ms INT64_MAX: for as long as it takes. */
 static bool wait_for_grpc(struct rpc_server *server, int64_t until_ms)
 {
     pthread_mutex_lock(&server->lock);
     while (!server->grpc_is_down && rpc_now_ms() < until_ms) {
-        if (!server->pumps[0].started) { /* a start that failed: nobody else drains the queues */
+        if (!server->pumps[0].started) {
             pthread_mutex_unlock(&server->lock);
-            for (size_t i = 0; i < server->pump_count; i++) {
-                if (!server->pumps[i].started)
-                    pump_drain(&server->pumps[i]);
-            }
+            drain_unstarted(server);
             pthread_mutex_lock(&server->lock);
             continue;
         }
@@ -176,6 +182,13 @@ static bool wait_for_grpc(struct rpc_server *server, int64_t until_ms)
     return is_down;
 }
 
+static bool is_idle(const struct rpc_server *server)
+{
+    return atomic_load(&server->calls) == 0 && atomic_load(&server->streams) == 0 &&
+           atomic_load(&server->watchers) == 0 && atomic_load(&server->saga_watchers) == 0 &&
+           atomic_load(&server->reflector_count) == 0;
+}
+
 /* The same, but only as long as a call or a worker's stream is open: a peer that stays connected
  * without one (and perhaps does not look at its connection) must not hold us for the whole grace.
  */
@@ -185,12 +198,19 @@ static bool wait_for_calls(struct rpc_server *server, int64_t until_ms)
         int64_t look_ms = rpc_now_ms() + RPC_TICK_MS;
         if (wait_for_grpc(server, look_ms < until_ms ? look_ms : until_ms))
             return true;
-        bool is_idle = atomic_load(&server->calls) == 0 && atomic_load(&server->streams) == 0 &&
-                       atomic_load(&server->watchers) == 0 &&
-                       atomic_load(&server->saga_watchers) == 0 &&
-                       atomic_load(&server->reflector_count) == 0;
-        if (is_idle || rpc_now_ms() >= until_ms)
+        if (is_idle(server) || rpc_now_ms() >= until_ms)
             return false;
+    }
+}
+
+/* gRPC is down, but not everybody has heard that his call is over: until then he may start a batch,
+ * which a queue that was shut would not bear. */
+static void wait_until_idle(struct rpc_server *server)
+{
+    static const struct timespec pause = { .tv_nsec = 1000000 };
+    while (!is_idle(server)) {
+        drain_unstarted(server);
+        (void)nanosleep(&pause, NULL); /* looked at again */
     }
 }
 
@@ -231,6 +251,7 @@ void rpc_server_stop(struct rpc_server *server, int64_t grace_ms)
         grpc_server_cancel_all_calls(server->grpc);
         (void)wait_for_grpc(server, INT64_MAX); /* comes back when it is down */
     }
+    wait_until_idle(server);
     grpc_server_destroy(server->grpc);
     pumps_stop(server);
     worker_polls_end(server);

@@ -629,7 +629,7 @@ static void test_a_worker_that_does_not_read_holds_up_no_memory(void **state)
 {
     (void)state;
     enum { SAGAS = 360, WAVES = 12, INPUT = 110 * 1024 };
-    rig_define(&it.rig, "bulk", NULL, "a: IDEMPOTENT handler=bulk.a | none");
+    rig_define(&it.rig, "bulk", NULL, "a: IDEMPOTENT handler=bulk.a lease=300s | none");
     struct raw_worker *worker = raw_worker_hello(it.address, "w", NULL, "bulk.a", NULL, 0);
     raw_worker_credit(worker, "bulk.a", SAGAS);
     char *input = mem_calloc(1, INPUT + 1);
