@@ -22,8 +22,9 @@ struct job {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs); /* lock: all that run */
-static json_t *let_go;                                      /* lock: fences, as an object */
+LIST_HEAD(job_list, job);
+static struct job_list jobs = LIST_HEAD_INITIALIZER(jobs); /* lock: all that run */
+static json_t *let_go;                                     /* lock: fences, as an object */
 
 void event_write(const char *name, const char *format, ...)
 {
