@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from sagad import details_pb2
 from sagad.outcome import Output, to_bytes
-from sagad.stream import channel_options
+from sagad.stream import channel_options, keep_grpc
 from saga.v1 import saga_pb2
 
 __all__ = ["Client", "SagaError"]
@@ -96,6 +96,7 @@ class Client:
         timeout: float = 10.0,
     ):
         """timeout: seconds of a call that does not wait for anything."""
+        keep_grpc()
         options = channel_options(MESSAGE_BYTES_MAX)
         if credentials is None:
             self._channel = grpc.insecure_channel(address, options)

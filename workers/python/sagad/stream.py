@@ -34,6 +34,17 @@ def channel_options(max_message_bytes: int) -> List[Tuple[str, Any]]:
     ]
 
 
+_idle: List[grpc.Channel] = []
+
+
+def keep_grpc() -> None:
+    """Keeps gRPC's threads for the life of the process, by a channel that never connects. Else they end
+    with each last channel, at every reconnect, and a fork at that moment aborts the process (Debian
+    12's grpcio; see also __init__.py)."""
+    if not _idle:
+        _idle.append(grpc.insecure_channel("unix:/nonexistent"))
+
+
 class Stream:
     """The thread of one address. What it shares with others is under the worker's lock."""
 

@@ -29,7 +29,7 @@ from sagad import outcome as outcomes
 from sagad.classify import classify as default_classify
 from sagad.outcome import Outcome, OutcomeKind, Reported, Retry
 from sagad.pool import Awake, Held, Pool, PoolStats, Stop
-from sagad.stream import Stream
+from sagad.stream import Stream, keep_grpc
 from sagad.task import Lease, Task
 
 log = logging.getLogger("sagad")
@@ -268,6 +268,7 @@ class Worker:
         self.drain()
 
     def _serve(self, loop: Optional[asyncio.AbstractEventLoop]) -> None:
+        keep_grpc()
         self._loop = loop
         self._threads = concurrent.futures.ThreadPoolExecutor(
             self.pool.concurrency, "sagad handler"

@@ -345,6 +345,38 @@ print("ended", flush=True)
 """
 
 
+FORKS = """
+import concurrent.futures, gc, subprocess, threading, time
+import grpc
+from sagad.client import Client, SagaError
+end = time.monotonic() + 5
+def come_and_go():
+    while time.monotonic() < end:
+        server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with Client(f"127.0.0.1:{port}", timeout=1) as client:
+            try:
+                client.get("d", "s")
+            except SagaError:
+                pass
+        server.stop(0).wait()
+        del client, server
+        gc.collect()
+        time.sleep(0.01)
+thread = threading.Thread(target=come_and_go)
+thread.start()
+while time.monotonic() < end:
+    subprocess.run(["/bin/true"], preexec_fn=lambda: None)
+thread.join()
+"""
+
+
+class ForkTest(unittest.TestCase):
+    def test_a_fork_while_channels_come_and_go(self):
+        subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=60)
+
+
 class SignalTest(unittest.TestCase):
     def test_sigterm_drains(self):
         server = Server()
