@@ -38,9 +38,9 @@ _idle: List[grpc.Channel] = []
 
 
 def keep_grpc() -> None:
-    """Keeps gRPC's threads for the life of the process, by a channel that never connects. Else they end
-    with each last channel, at every reconnect, and a fork at that moment aborts the process (Debian
-    12's grpcio; see also __init__.py)."""
+    """Keeps gRPC's threads for the life of the process, by a channel that never connects. Else they
+    end with each last channel, at every reconnect, and a fork at that moment aborts the process
+    (Debian 12's grpcio; see also __init__.py)."""
     if not _idle:
         _idle.append(grpc.insecure_channel("unix:/nonexistent"))
 
