@@ -211,7 +211,10 @@ public final class Worker implements AutoCloseable {
       return this;
     }
 
-    /** What runs blocking handlers, for example on virtual threads. Default: threads of its own. */
+    /**
+     * What runs blocking handlers, for example on virtual threads; never on the thread that gives them.
+     * Default: threads of its own.
+     */
     public Builder executor(Executor threads) {
       executor = threads;
       return this;
