@@ -135,3 +135,75 @@ void guard_floor_write(const Saga__V1__GetGuardFloorResponse *floor, const struc
         " ORDER BY saga_started_us LIMIT 1000;\n",
         ms * 1000);
 }
+
+/* --- workers ---------------------------------------------------------------------------------- */
+
+static const char *word_of(const Saga__V1__ListWorkersResponse__Worker *worker)
+{
+    if (worker->unresponsive)
+        return "unresponsive";
+    if (worker->draining)
+        return "draining";
+    return worker->congested ? "congested" : "";
+}
+
+static void write_worker(const Saga__V1__ListWorkersResponse__Worker *worker,
+                         const struct where_view *view, struct table *table)
+{
+    for (size_t i = 0; i < worker->n_handlers; i++) { /* the worker once, then its handlers */
+        const Saga__V1__ListWorkersResponse__Handler *handler = worker->handlers[i];
+        CLEANUP(buf_done) struct buf since = { 0 };
+        if (!i)
+            screen_span(&since, view->now_ms - screen_time_ms(worker->connect_time));
+        table_cell(table, i ? NULL : worker->worker_id, STYLE_PLAIN);
+        table_cell(table, i ? NULL : worker->instance, STYLE_FAINT);
+        table_cell(table, i ? NULL : worker->sdk, STYLE_PLAIN);
+        table_cell(table, i ? NULL : buf_cstr(&since), STYLE_PLAIN);
+        table_cell(table, handler->handler, STYLE_PLAIN);
+        table_cellf(table, "%" PRId64, handler->in_flight);
+        table_cellf(table, "%" PRId64, handler->credit);
+        table_cellf(table, "%d", handler->max_in_flight);
+        table_cell(table, i ? NULL : word_of(worker), STYLE_BAD);
+    }
+}
+
+static void write_unserved(const Saga__V1__ListWorkersResponse *workers,
+                           const struct where_view *view, struct buf *out)
+{
+    static const char *const headers[] = { "NOBODY HERE SERVES", "WAITING HERE", "LET GO",
+                                           "OLDEST STARTED" };
+    struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
+    for (size_t i = 0; i < workers->n_unserved; i++) {
+        const Saga__V1__ListWorkersResponse__Unserved *unserved = workers->unserved[i];
+        CLEANUP(buf_done) struct buf oldest = { 0 };
+        screen_time(&oldest, unserved->oldest_start_time, view->now_ms);
+        table_cell(&table, unserved->handler, STYLE_BAD);
+        table_cellf(&table, "%" PRId64, unserved->waiting);
+        table_cellf(&table, "%" PRId64, unserved->let_go);
+        table_cell(&table, buf_cstr(&oldest), STYLE_PLAIN);
+    }
+    table_write(&table, "", view->color, out);
+    table_done(&table);
+}
+
+void workers_write(const Saga__V1__ListWorkersResponse *workers, const struct where_view *view,
+                   struct buf *out)
+{
+    static const char *const headers[] = { "WORKER",    "INSTANCE", "SDK",     "FOR", "HANDLER",
+                                           "IN FLIGHT", "FREE",     "AT MOST", "" };
+    struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
+    buf_text(out, "node ");
+    screen_text(out, workers->node);
+    buf_text(out, "\n");
+    for (size_t i = 0; i < workers->n_workers; i++)
+        write_worker(workers->workers[i], view, &table);
+    if (workers->n_workers) {
+        buf_text(out, "\n");
+        table_write(&table, "", view->color, out);
+    }
+    table_done(&table);
+    if (workers->n_unserved) {
+        buf_text(out, "\n");
+        write_unserved(workers, view, out);
+    }
+}

@@ -3,6 +3,7 @@
 const struct ctl_verb *const ctl_verbs[] = {
     &verb_where,
     &verb_status,
+    &verb_workers,
     &verb_definition_check,
     &verb_definition_apply,
     &verb_definition_diff,

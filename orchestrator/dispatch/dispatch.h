@@ -152,6 +152,7 @@ int64_t dispatch_lost_at(const struct dispatch *dispatch); /* INT64_MAX: never *
 struct dispatch_handler_view {
     const char *name;
     int64_t workers, credit, ready, leased;
+    bool served;
 };
 /* Calls fn for each handler (or the one named). */
 void dispatch_view(const struct dispatch *dispatch, const char *only,

@@ -266,7 +266,8 @@ void dispatch_view(const struct dispatch *dispatch, const char *only,
         struct dispatch_handler_view view = { .name = handler->name,
                                               .ready = handler->ready,
                                               .leased = handler->leased,
-                                              .credit = handler_credit(handler) };
+                                              .credit = handler_credit(handler),
+                                              .served = dispatch_handler_is_served(handler) };
         const struct dispatch_subscription *at = handler->subscriptions;
         if (at)
             do {

@@ -206,6 +206,7 @@ struct engine_worker_event {
     struct worker_link *link;
     enum worker_event_kind kind;
     const char *worker_id, *instance; /* HELLO */
+    const char *sdk;                  /* HELLO; for people; NULL: not said */
     bool only_stream; /* HELLO: its process has no other stream, to no other node: what it does not
                          list was never started, whoever granted it */
     uint64_t tasks_max; /* HELLO: that this link may ever be sent, all handlers together; 0: credits
@@ -268,13 +269,29 @@ extern const size_t engine_counter_count;
 struct engine_handler_status {
     char *handler; /* owned */
     int64_t workers, credit, ready, leased;
+    bool served; /* some worker takes tasks now or later */
+};
+struct engine_served { /* a handler of a worker */
+    char *handler;     /* owned */
+    int64_t max_in_flight, credit, in_flight;
+};
+struct engine_worker_status { /* strings owned */
+    char *name;               /* "worker_id/instance" */
+    char *sdk;
+    int64_t since_ms; /* wall clock */
+    bool draining, unresponsive, congested;
+    struct engine_served *served;
+    size_t served_count;
 };
 struct engine_status {
     struct engine_event event;
     const char *only_handler; /* NULL: all */
+    bool with_workers;
     /* out, owned by the event: free with engine_status_done before freeing it */
     struct engine_handler_status *handlers;
     size_t handler_count;
+    struct engine_worker_status *workers;
+    size_t worker_count;
 };
 void engine_status_done(struct engine_status *status);
 

@@ -161,7 +161,8 @@ struct loaded_saga { /* waits for its definition */
 struct link_session { /* what worker_link.session points to */
     struct worker_link *link;
     struct dispatch_session *session; /* NULL before Hello and after the engine closed it */
-    char *worker_name;                /* of its Hello; owned */
+    char *worker_name, *sdk;          /* of its Hello; owned */
+    int64_t since_ms;                 /* wall clock of its Hello */
     uint64_t number;
     size_t open_events;                /* not done yet; GONE waits for them */
     struct engine_worker_event *gone;  /* NULL until the stream has ended */
@@ -362,6 +363,8 @@ void workers_expired(struct slot *slot, int64_t seq);
  */
 bool workers_never_started(const struct lease *lease);
 void workers_links_free(struct engine *engine);
+/* Fills status->workers. */
+void workers_view(struct engine *engine, struct engine_status *status);
 /* For the lease that the slot's copy holds at seq now. By the time it is applied the copy may be
  * another one, with somebody else's lease at that position: then it is void. */
 void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome);

@@ -214,8 +214,9 @@ static void status_row(void *ctx, const struct dispatch_handler_view *view)
         return; /* a shorter answer */
     status->handlers = rows;
     struct engine_handler_status *row = &rows[status->handler_count];
-    *row = (struct engine_handler_status){ mem_strdup(view->name), view->workers, view->credit,
-                                           view->ready, view->leased };
+    *row = (struct engine_handler_status){ mem_strdup(view->name), view->workers,
+                                           view->credit,           view->ready,
+                                           view->leased,           view->served };
     if (row->handler)
         status->handler_count++;
 }
@@ -227,6 +228,17 @@ void engine_status_done(struct engine_status *status)
     mem_free(status->handlers);
     status->handlers = NULL;
     status->handler_count = 0;
+    for (size_t i = 0; i < status->worker_count; i++) {
+        struct engine_worker_status *worker = &status->workers[i];
+        for (size_t j = 0; j < worker->served_count; j++)
+            mem_free(worker->served[j].handler);
+        mem_free(worker->served);
+        mem_free(worker->name);
+        mem_free(worker->sdk);
+    }
+    mem_free(status->workers);
+    status->workers = NULL;
+    status->worker_count = 0;
 }
 
 /* --- */
@@ -257,6 +269,8 @@ void events_take(struct engine *engine)
         case ENGINE_STATUS: {
             struct engine_status *status = CONTAINER(event, struct engine_status, event);
             dispatch_view(engine->dispatch, status->only_handler, status_row, status);
+            if (status->with_workers)
+                workers_view(engine, status);
             event->done(event);
             break;
         }

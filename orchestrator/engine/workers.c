@@ -278,6 +278,7 @@ static void session_free(struct engine *engine, struct link_session *session)
     mem_free(session->tasks);
     mem_free(session->held);
     mem_free(session->worker_name);
+    mem_free(session->sdk);
     mem_free(session);
 }
 
@@ -370,6 +371,8 @@ static void hello(struct engine *engine, struct link_session *session,
         wanted[i] = (struct dispatch_subscribe){ event->credits[i].handler,
                                                  (uint32_t)event->credits[i].total };
     session->worker_name = mem_strdup(name);
+    session->sdk = mem_strdup(event->sdk ? event->sdk : ""); /* NULL: a shorter answer */
+    session->since_ms = clock_wall_ms(engine->options.clock);
     bool kept = held_keep(session, event) && session->worker_name;
     int rc = kept ? 0 : err_set(&err, ERR_NOMEM, "out of memory");
     if (!rc)
@@ -408,6 +411,69 @@ static void credit(struct engine *engine, struct link_session *session,
                    "credit for a handler that the Hello did not name");
         session_refuse(engine, session, &err);
         return;
+    }
+}
+
+/* --- looking --- */
+
+static bool serves(const struct dispatch_session *session, const char *only)
+{
+    const struct dispatch_subscription *at = session->subscriptions;
+    while (only && at && strcmp(dispatch_handler_name(at->handler), only) != 0)
+        at = at->next_of_session;
+    return at != NULL;
+}
+
+/* False: memory. */
+static bool view_served(const struct dispatch_session *session, struct engine_worker_status *ret)
+{
+    size_t count = 0;
+    for (const struct dispatch_subscription *at = session->subscriptions; at;
+         at = at->next_of_session)
+        count++;
+    ret->served = mem_calloc(count, sizeof *ret->served);
+    for (const struct dispatch_subscription *at = session->subscriptions; at && ret->served;
+         at = at->next_of_session) {
+        struct engine_served *served = &ret->served[ret->served_count];
+        served->handler = mem_strdup(dispatch_handler_name(at->handler));
+        if (!served->handler)
+            return false;
+        ret->served_count++;
+        served->max_in_flight = at->max_in_flight;
+        served->credit = (int64_t)(at->total - at->sent);
+        for (const struct dispatch_lease *lease = session->worker->leases; lease;
+             lease = lease->next)
+            served->in_flight += lease->handler == at->handler;
+    }
+    return ret->served != NULL;
+}
+
+void workers_view(struct engine *engine, struct engine_status *status)
+{
+    size_t room = 0;
+    const struct link_session *session;
+    DL_FOREACH(engine->links, session)
+    {
+        room++;
+    }
+    status->workers = mem_calloc(room, sizeof *status->workers);
+    if (!status->workers)
+        return; /* a shorter answer, as below */
+    DL_FOREACH(engine->links, session)
+    {
+        const struct dispatch_session *dispatch_session = session->session;
+        if (!dispatch_session || !dispatch_session->worker || !session->sdk ||
+            !serves(dispatch_session, status->only_handler))
+            continue;
+        struct engine_worker_status *worker = &status->workers[status->worker_count++];
+        worker->since_ms = session->since_ms;
+        worker->draining = dispatch_session->draining;
+        worker->unresponsive = dispatch_session->silent;
+        worker->congested = dispatch_session->blocked;
+        worker->name = mem_strdup(session->worker_name);
+        worker->sdk = mem_strdup(session->sdk);
+        if (!worker->name || !worker->sdk || !view_served(dispatch_session, worker))
+            return;
     }
 }
 

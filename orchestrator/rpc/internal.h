@@ -141,6 +141,7 @@ void operator_list_parked(struct call *call);
 void operator_get_guard_floor(struct call *call);
 void operator_get_retention(struct call *call);
 void operator_get_status(struct call *call);
+void operator_list_workers(struct call *call);
 void kafka_list_rules(struct call *call);
 void kafka_stop_rule(struct call *call);
 void kafka_start_rule(struct call *call);

@@ -60,6 +60,8 @@ static const struct method methods[] = {
       &saga__v1__get_guard_floor_request__descriptor, operator_get_guard_floor, false },
     { "/saga.v1.OperatorService/GetRetention", METHOD_UNARY,
       &saga__v1__get_retention_request__descriptor, operator_get_retention, false },
+    { "/saga.v1.OperatorService/ListWorkers", METHOD_UNARY,
+      &saga__v1__list_workers_request__descriptor, operator_list_workers, false },
     { "/saga.v1.OperatorService/GetStatus", METHOD_UNARY,
       &saga__v1__get_status_request__descriptor, operator_get_status, false },
     { "/saga.v1.KafkaService/ListRules", METHOD_UNARY,

@@ -155,6 +155,7 @@ static int read_hello(const Saga__V1__Hello *hello, struct arena *arena,
     ret->kind = WORKER_HELLO;
     ret->worker_id = hello->worker_id;
     ret->instance = hello->instance;
+    ret->sdk = hello->sdk;
     ret->only_stream = hello->only_stream;
     return rc;
 }

@@ -91,6 +91,20 @@ void store_guard_floor_done(struct store_guard_floor *floor);
 MUST_USE int store_reader_guard_floor(struct store_reader *reader, int64_t margin_ms,
                                       struct store_guard_floor *ret, struct err *err);
 
+/* Handlers that sagas wait for which no node has. */
+struct store_let_go {
+    char *handler; /* owned */
+    int64_t sagas; /* at most STORE_LET_GO_COUNT_MAX */
+    int64_t oldest_ms;
+};
+enum { STORE_LET_GO_COUNT_MAX = 10000 };
+/* By name, at most `limit`; and the other nodes that live, by name, at most node_limit; strings
+ * owned. */
+MUST_USE int store_reader_let_go(struct store_reader *reader, size_t limit,
+                                 struct store_let_go *ret, size_t *ret_count, struct err *err);
+MUST_USE int store_reader_nodes(struct store_reader *reader, const char *but, size_t limit,
+                                char **ret, size_t *ret_count, struct err *err);
+
 struct store_definition { /* a revision, and the state of its definition */
     char *namespace_, *name;
     int32_t revision;

@@ -149,3 +149,92 @@ int store_reader_guard_floor(struct store_reader *reader, int64_t margin_ms,
         *ret = query.floor;
     return rc;
 }
+
+/* --- who is let go, and who lives ------------------------------------------------------------- */
+
+struct let_go_query {
+    size_t limit, count;
+    struct store_let_go *list;
+};
+
+static void let_go_drop(struct let_go_query *query)
+{
+    while (query->count > 0)
+        mem_free(query->list[--query->count].handler);
+}
+
+static int let_go_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct let_go_query *query = ctx;
+    let_go_drop(query); /* of a first try that broke */
+    struct params *params = reader_start(reader, READ_LET_GO);
+    params_int8(params, STORE_LET_GO_COUNT_MAX);
+    params_int8(params, (int64_t)query->limit);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    int rc = reader_execute(reader, &result, err);
+    for (int row = 0; !rc && row < PQntuples(result) && query->count < query->limit; row++) {
+        struct columns columns = { .result = result, .row = row, .table = "saga", .err = err };
+        struct store_let_go *ret = &query->list[query->count];
+        ret->handler = columns_text(&columns);
+        ret->sagas = columns_int8(&columns);
+        ret->oldest_ms = columns_time_ms(&columns);
+        query->count++;
+        rc = columns.failed ? (int)err->code : 0;
+    }
+    return rc;
+}
+
+int store_reader_let_go(struct store_reader *reader, size_t limit, struct store_let_go *ret,
+                        size_t *ret_count, struct err *err)
+{
+    struct let_go_query query = { .limit = limit, .list = ret };
+    int rc = reader_with_connection(reader, let_go_run, &query, err);
+    if (rc) {
+        let_go_drop(&query);
+        return rc;
+    }
+    *ret_count = query.count;
+    return 0;
+}
+
+struct nodes_query {
+    const char *but;
+    size_t limit, count;
+    char **names;
+};
+
+static void nodes_drop(struct nodes_query *query)
+{
+    while (query->count > 0)
+        mem_free(query->names[--query->count]);
+}
+
+static int nodes_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct nodes_query *query = ctx;
+    nodes_drop(query); /* of a first try that broke */
+    struct params *params = reader_start(reader, READ_NODES);
+    params_text(params, query->but);
+    params_int8(params, (int64_t)query->limit);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    int rc = reader_execute(reader, &result, err);
+    for (int row = 0; !rc && row < PQntuples(result) && query->count < query->limit; row++) {
+        struct columns columns = { .result = result, .row = row, .table = "node", .err = err };
+        query->names[query->count++] = columns_text(&columns);
+        rc = columns.failed ? (int)err->code : 0;
+    }
+    return rc;
+}
+
+int store_reader_nodes(struct store_reader *reader, const char *but, size_t limit, char **ret,
+                       size_t *ret_count, struct err *err)
+{
+    struct nodes_query query = { .but = but, .limit = limit, .names = ret };
+    int rc = reader_with_connection(reader, nodes_run, &query, err);
+    if (rc) {
+        nodes_drop(&query);
+        return rc;
+    }
+    *ret_count = query.count;
+    return 0;
+}

@@ -436,8 +436,16 @@ static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
 #define ENDS     "unnest(ARRAY['SUCCEEDED', 'COMPENSATED', 'ABANDONED']) AS t (state)"
 #define OF_STATE "c.namespace = d.namespace AND c.definition = d.name AND c.state = t.state"
 
-const struct stmt read_stmts[READ_COUNT] = {
-    /* clang-format off */
+/* Sagas that wait for a handler and that no node has. */
+#define LET_GO OPEN_STATES " AND s.owner IS NULL AND s.waiting_handler IS NOT NULL"
+#define LET_GO_NEXT(behind)                                                                        \
+    "SELECT s.waiting_handler FROM saga s WHERE " LET_GO behind                                    \
+    " ORDER BY s.waiting_handler, s.started_at LIMIT 1"
+
+const struct stmt
+    read_stmts
+        [READ_COUNT] = {
+            /* clang-format off */
     /* uid of a key's run: the latest one by its key, an older one by its row. */
     [READ_RESOLVE] = { "resolve", 5, { OID_INT2, OID_TEXT, OID_TEXT, OID_TEXT, OID_INT4 },
         "SELECT k.saga_uid FROM saga_key k WHERE k.shard = $1 AND k.namespace = $2"
@@ -498,6 +506,22 @@ const struct stmt read_stmts[READ_COUNT] = {
         " c.saga_id, c.run FROM saga c WHERE c.namespace = d.namespace AND c.definition = d.name"
         " AND c.state = t.state ORDER BY c.started_at, c.saga_uid LIMIT 1) s"
         " ORDER BY s.started_at, s.saga_uid LIMIT 1) o ON true" },
+
+    /* The handlers that sagas without an owner wait for, found one after the other in the index
+     * saga_waiting: how many (up to $1), and the start of the oldest. */
+    [READ_LET_GO] = { "let_go_handlers", 2, { OID_INT8, OID_INT8 },
+        "WITH RECURSIVE h (name) AS ((" LET_GO_NEXT(" AND s.waiting_handler > ''") ") UNION ALL"
+        " SELECT (" LET_GO_NEXT(" AND s.waiting_handler > h.name") ") FROM h"
+        " WHERE h.name IS NOT NULL)"
+        " SELECT h.name, (SELECT count(*) FROM (SELECT FROM saga s WHERE " LET_GO
+        " AND s.waiting_handler = h.name LIMIT $1) c),"
+        " (SELECT s.started_at FROM saga s WHERE " LET_GO " AND s.waiting_handler = h.name"
+        " ORDER BY s.waiting_handler, s.started_at LIMIT 1)"
+        " FROM h WHERE h.name IS NOT NULL LIMIT $2" },
+    /* The nodes that live, but for $1. */
+    [READ_NODES] = { "live_nodes", 2, { OID_TEXT, OID_INT8 },
+        "SELECT n.name FROM node n WHERE n.name <> $1"
+        " AND n.heartbeat_at > now() - interval '10 seconds' ORDER BY n.name LIMIT $2" },
 
     [READ_RETENTION_NODES] = { "retention_nodes", 1, { OID_INT8 },
         "SELECT r.node, r.retention_ms, r.key_memory_ms, r.archive, r.seen_at, r.round_began_at,"
@@ -608,6 +632,6 @@ const struct stmt read_stmts[READ_COUNT] = {
         " UPDATE definition d SET current_revision = 0, paused_at = NULL, paused_by = NULL,"
         " pause_reason = NULL FROM r WHERE d.namespace = r.namespace AND d.name = r.name"
         " AND d.current_revision = r.revision" },
-    /* clang-format on */
-};
+            /* clang-format on */
+        };
 static_assert(READ_REVISION_DELETE + 1 == READ_COUNT, "one row for each read_stmt_id");

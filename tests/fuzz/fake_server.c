@@ -201,7 +201,7 @@ static void take_verb(struct engine_verb *verb)
 static void take_status(struct engine_status *status)
 {
     static char handler[] = "order.debit";
-    static struct engine_handler_status one = { handler, 1, 2, 3, 4 };
+    static struct engine_handler_status one = { handler, 1, 2, 3, 4, true };
     status->handlers = &one;
     status->handler_count = 1;
 }
@@ -322,6 +322,32 @@ int store_reader_parked(struct store_reader *reader, const char *namespace_, con
     FUZZ_CHECK(ret[0].namespace_ && ret[0].definition && ret[0].oldest_saga_id);
     *ret_count = 1;
     *ret_sagas = 2;
+    return 0;
+}
+
+int store_reader_let_go(struct store_reader *reader, size_t limit, struct store_let_go *ret,
+                        size_t *ret_count, struct err *err)
+{
+    (void)reader;
+    FUZZ_CHECK(limit > 1);
+    if (mood & FAKE_ANSWERS_ERRORS)
+        return refuse(err);
+    fail_memory(0); /* it is not this side's memory that ends */
+    ret[0] = (struct store_let_go){ mem_strdup("nobody"), 2, 1700000000000 };
+    FUZZ_CHECK(ret[0].handler);
+    *ret_count = 1;
+    return 0;
+}
+
+int store_reader_nodes(struct store_reader *reader, const char *but, size_t limit, char **ret,
+                       size_t *ret_count, struct err *err)
+{
+    (void)reader;
+    (void)but;
+    (void)ret;
+    (void)err;
+    FUZZ_CHECK(limit > 1);
+    *ret_count = 0;
     return 0;
 }
 

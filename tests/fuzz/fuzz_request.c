@@ -75,6 +75,7 @@ static const char *const paths[] = {
     "/saga.v1.SagaService/WatchSaga",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    "/saga.v1.OperatorService/ListWorkers",
 };
 static const struct method every = { "every", METHOD_STREAM, &fuzz__every__descriptor, NULL,
                                      false };

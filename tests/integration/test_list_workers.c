@@ -1,0 +1,135 @@
+/* Goal: who serves what, and what nobody serves, is told as it is. Method: two nodes, workers by
+ * hand at the one; sagas for handlers that somebody, somebody else, and nobody serves. */
+#include "support/command.h"
+#include "support/nodes.h"
+#include "support/raw_worker.h"
+#include "support/wait.h"
+
+#include <stdio.h>
+
+enum { SOON = 10000 };
+
+typedef Saga__V1__ListWorkersResponse response_message;
+
+static struct nodes nodes;
+static struct rig *const one = &nodes.at[0], *const two = &nodes.at[1];
+
+static int setup(void **state)
+{
+    (void)state;
+    return nodes_up(&nodes, 2, NULL);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return nodes_down(&nodes);
+}
+
+static response_message *list(struct rig *rig, const char *handler)
+{
+    Saga__V1__ListWorkersRequest request = SAGA__V1__LIST_WORKERS_REQUEST__INIT;
+    request.handler = rig_borrow(handler);
+    return (response_message *)rig_call(rig, "OperatorService/ListWorkers", &request.base,
+                                        &saga__v1__list_workers_response__descriptor, NULL);
+}
+
+static void done(response_message *response)
+{
+    saga__v1__list_workers_response__free_unpacked(response, NULL);
+}
+
+/* Has the saga for nobody been let go? */
+static bool is_let_go(void *ctx)
+{
+    response_message *response = list(ctx, "nobody");
+    bool is = response->n_unserved == 1 && response->unserved[0]->let_go == 1 &&
+              strcmp(response->unserved[0]->handler, "nobody") == 0 &&
+              response->unserved[0]->oldest_start_time;
+    done(response);
+    return is;
+}
+
+static bool is_draining(void *ctx)
+{
+    response_message *response = list(ctx, "here");
+    bool is = response->n_workers == 1 && response->workers[0]->draining;
+    done(response);
+    return is;
+}
+
+static void test_workers_and_what_nobody_serves_are_told(void **state)
+{
+    (void)state;
+    rig_define(one, "list", NULL, "a: IDEMPOTENT handler=here | none");
+    rig_define(one, "none", NULL, "a: IDEMPOTENT handler=nobody | none");
+    struct raw_worker *worker = raw_worker_hello(one->address, "w1", "instance-1", "here", NULL, 0);
+    raw_worker_credit(worker, "here", 3);
+    rig_start(one, "list", "s1", "");
+    rig_start(one, "none", "s2", "");
+    assert_non_null(raw_worker_task(worker, SOON));
+    response_message *response = list(one, "");
+    assert_string_equal(response->node, "one");
+    assert_int_equal(response->n_other_nodes, 1);
+    assert_string_equal(response->other_nodes[0], "two");
+    assert_int_equal(response->n_workers, 1);
+    const Saga__V1__ListWorkersResponse__Worker *shown = response->workers[0];
+    assert_string_equal(shown->worker_id, "w1");
+    assert_string_equal(shown->instance, "instance-1");
+    assert_true(shown->connect_time && shown->connect_time->seconds > 1700000000);
+    assert_false(shown->draining || shown->unresponsive || shown->congested);
+    assert_int_equal(shown->n_handlers, 1);
+    assert_string_equal(shown->handlers[0]->handler, "here");
+    assert_int_equal(shown->handlers[0]->in_flight, 1);
+    assert_int_equal(shown->handlers[0]->credit, 2);
+    done(response);
+    /* The other node knows nothing of it, and both of what nobody serves. */
+    response = list(two, "");
+    assert_int_equal(response->n_workers, 0);
+    done(response);
+    assert_true(wait_until(is_let_go, one, SOON));
+    assert_true(wait_until(is_let_go, two, SOON));
+    response = list(one, "nothing like that");
+    assert_int_equal(response->n_workers + response->n_unserved, 0);
+    done(response);
+    /* As people see it. */
+    const char *argv[] = { SAGACTL_BINARY, "--address", one->address, "workers", NULL };
+    command_expect(argv, NULL, 0, "w1");
+    command_expect(argv, NULL, 0, "nobody");
+    const char *json[] = {
+        SAGACTL_BINARY, "--address", one->address, "-o", "json", "workers", NULL
+    };
+    command_expect(json, NULL, 0, "\"letGo\"");
+    raw_worker_drain(worker);
+    assert_true(wait_until(is_draining, one, SOON));
+    (void)raw_worker_cut(worker); /* always NULL */
+    /* Somebody comes: it is not unserved any more. */
+    (void)rig_worker(two, "w2", "nobody:1"); /* the rig owns it */
+    rig_await_state(one, "none", "s2", "SUCCEEDED", SOON);
+    response = list(two, "nobody");
+    assert_int_equal(response->n_unserved, 0);
+    assert_int_equal(response->n_workers, 1);
+    assert_true(*response->workers[0]->sdk);
+    done(response);
+}
+
+static void test_a_wrong_handler_is_refused(void **state)
+{
+    (void)state;
+    Saga__V1__ListWorkersRequest request = SAGA__V1__LIST_WORKERS_REQUEST__INIT;
+    struct client_failure failure = { 0 };
+    request.handler = rig_borrow("a\nb");
+    assert_null(rig_call(one, "OperatorService/ListWorkers", &request.base,
+                         &saga__v1__list_workers_response__descriptor, &failure));
+    assert_int_equal(failure.code, 3);
+    client_failure_done(&failure);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_workers_and_what_nobody_serves_are_told),
+        cmocka_unit_test(test_a_wrong_handler_is_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
+}
