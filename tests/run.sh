@@ -4,24 +4,25 @@
 # A suite is a label of ctest. --full: at full size (SAGAD_TEST_SIZE=full), else everyday size.
 # Ends with the line "N passed, N failed, N skipped"; exits 1 when a test failed, a suite ran
 # nothing, or a suite took longer than its budget.
-#   SAGAD_TEST_JOBS   test programs at a time (default 2)
+#   SAGAD_TEST_JOBS   how many programs that are busy may run at a time (default 2)
 #   SAGAD_TEST_KEEP   keep the scratch directories of the tests
 set -euo pipefail
 
 # suite        everyday  full: the seconds that it may take on 2 cores; -: not at this size
+#                        programs at a time for each job: more than 1 where they mostly wait
 #                        named: not among those that run without being named
-budgets="
-unit           60        300
-integration    600       1800
-sim            180       900
-fault          150       1200
-fuzz           240       1200
-model          240       900
-never-guess    180       900
-definitions    120       900
-kafka          360       900
-conformance    240       900   named
-tsan           -         1800
+suites_known="
+unit           60        300    1
+integration    480       1800   2
+sim            180       900    1
+fault          150       1200   1
+fuzz           240       1200   1
+model          240       900    1
+never-guess    180       900    2
+definitions    120       900    1
+kafka          240       900    2
+conformance    240       900    1   named
+tsan           -         1800   1
 "
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -31,13 +32,13 @@ suites=()
 passed=0 failed=0 skipped=0
 
 usage() {
-    echo "usage: $0 [--full] [$(awk 'NF { printf "%s%s", sep, $1; sep = "|" }' <<<"$budgets") ...]" >&2
+    echo "usage: $0 [--full] [$(awk 'NF { printf "%s%s", sep, $1; sep = "|" }' <<<"$suites_known") ...]" >&2
     exit 2
 }
 
 budget_of() { # suite: its seconds at this size; fails for an unknown suite
     awk -v suite="$1" -v size="$size" \
-        '$1 == suite { print size == "full" ? $3 : $2; found = 1 } END { exit !found }' <<<"$budgets"
+        '$1 == suite { print size == "full" ? $3 : $2; found = 1 } END { exit !found }' <<<"$suites_known"
 }
 
 finish() {
@@ -67,7 +68,7 @@ all=no
 if [ ${#suites[@]} = 0 ]; then
     all=yes
     mapfile -t suites < <(awk -v size="$size" \
-        'NF && $4 != "named" && (size == "full" ? $3 : $2) != "-" { print $1 }' <<<"$budgets")
+        'NF && $5 != "named" && (size == "full" ? $3 : $2) != "-" { print $1 }' <<<"$suites_known")
 fi
 for suite in "${suites[@]}"; do
     [ "$(budget_of "$suite")" != - ] || usage
@@ -123,10 +124,7 @@ run_suite() { # suite
     fi
     rm -f "$log"
     started=$(date +%s%N)
-    # At full size two programs only wait, for ten minutes: beside them the others run as ever.
-    if [ "$suite:$size" = integration:full ]; then
-        jobs=$((jobs + 2))
-    fi
+    jobs=$((jobs * $(awk -v suite="$suite" '$1 == suite { print $4 }' <<<"$suites_known")))
     ctest --test-dir "$build" -L "^$suite\$" -j "$jobs" --output-on-failure \
         --test-output-size-passed 100000000 --test-output-size-failed 100000000 || status=$?
     seconds=$((($(date +%s%N) - started) / 1000000))
