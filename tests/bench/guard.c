@@ -46,6 +46,7 @@ void guard_task_init(struct guard_task *task, int64_t number)
     task->wire.operation = SAGA__V1__OPERATION_KIND__OPERATION_KIND_ACTION;
     task->wire.saga_start_time = &task->start;
     task->task.message = &task->wire;
+    task->task.output_bytes_max = SAGA_OUTPUT_MAX;
     task->task.fence = 1;
 }
 

@@ -3,6 +3,7 @@
 #include "core/limits.h"
 #include "schema/definition_types.h"
 #include "store/pg.h"
+#include "support/wait.h"
 
 #include <stdio.h>
 
@@ -69,7 +70,16 @@ int rpc_fixture_up(struct rpc_fixture *fixture, const struct rpc_options *limits
                    test_postgres_socket_dir(fixture->postgres));
     (void)snprintf(fixture->rig.store, sizeof fixture->rig.store, "%s", fixture->conninfo);
     grpc_init();
-    return start_engine(fixture) || rpc_fixture_start(fixture) ? -1 : 0;
+    if (start_engine(fixture) || rpc_fixture_start(fixture))
+        return -1;
+    /* The engine joins first; until then the server serves, and says that it is not ready. */
+    enum { SERVING = 1, READY_MS = 30000 };
+    for (int i = 0; rig_health(fixture->address, READY_MS) != SERVING; i++) {
+        if (i == READY_MS / 10)
+            return -1;
+        wait_ms(10);
+    }
+    return 0;
 }
 
 static void on_stopped(struct engine_event *event)

@@ -3,6 +3,7 @@
  * request is answered with what the node made of it. Method: rows as nodes write them, calls as
  * JSON, the rows that come of them. */
 #include "kafka_rows.h"
+#include "support/wait.h"
 
 #include "wire/json.h"
 
@@ -319,9 +320,9 @@ static void test_the_audit_trail_comes_in_pages_newest_first(void **state)
     (void)state;
     kafka_rows_rule(&rig, "r1", "RUN");
     kafka_rows_rule(&rig, "r2", "RUN");
-    for (int i = 0; i < 3; i++) {
-        tell(&stop_rule, "{\"rule\":\"r1\"" WORDS);
-        tell(&start_rule, "{\"rule\":\"r1\"" WORDS);
+    for (int i = 0; i < 6; i++) { /* of one millisecond they would be in any order */
+        tell(i % 2 ? &start_rule : &stop_rule, "{\"rule\":\"r1\"" WORDS);
+        wait_ms(2);
     }
     tell(&stop_rule, "{\"rule\":\"r2\"" WORDS);
     char token[256] = "", json[512];

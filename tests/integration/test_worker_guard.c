@@ -109,6 +109,7 @@ static int new_saga(void **state)
     memset(&fixture->task, 0, sizeof fixture->task);
     fixture->task.message = &fixture->wire;
     fixture->task.fence = 5;
+    fixture->task.output_bytes_max = SAGA_OUTPUT_MAX;
     fixture->conn = PQconnectdb(fixture->conninfo);
     return PQstatus(fixture->conn) == CONNECTION_OK ? 0 : -1;
 }

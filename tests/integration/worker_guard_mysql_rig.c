@@ -27,6 +27,7 @@ void attempt_init(struct attempt *attempt, const char *saga, Saga__V1__Operation
     attempt->wire.saga_start_time = &attempt->start;
     attempt->task.message = &attempt->wire;
     attempt->task.fence = fence;
+    attempt->task.output_bytes_max = SAGA_OUTPUT_MAX;
 }
 
 void attempt_turn(struct attempt *attempt, Saga__V1__OperationKind operation, int64_t fence)
