@@ -409,7 +409,8 @@ static void let_go_done(struct engine *engine, struct flight *flight)
         return;
     }
     slot_drop_copy(engine, slot);
-    if (slot->first)
+    slot->mine = false;
+    if (slot->first || slot->waiters) /* loaded, as another node's */
         slot_make_runnable(engine, slot);
     else
         slot_free(engine, slot);

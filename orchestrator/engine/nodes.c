@@ -367,8 +367,7 @@ void nodes_session_ends(struct engine *engine, const struct dispatch_session *se
 /* Nothing but time, a call or a worker brings it on. */
 static bool rests(const struct slot *slot)
 {
-    return slot->state == SLOT_IDLE && slot->mine && !slot->first && !slot->waiters &&
-           !slot->leases;
+    return slot->state == SLOT_IDLE && slot->mine && !slot->first && !slot->leases;
 }
 
 /* A handler of what could be granted now, one with credit if there is one, else any: who serves one
@@ -393,6 +392,9 @@ int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot)
 {
     if (!rests(slot))
         return INT64_MAX;
+    if (slot->waiters) /* they go on waiting here; only for a node that may bring it on */
+        return engine->nodes_alive > 1 && nobody_serves(slot) ? slot->ready_since + LET_GO_MS
+                                                              : INT64_MAX;
     int64_t now = engine_db_now(engine);
     bool far = saga_due_at(slot->saga) > now + FAR_MS;
     if (saga_row(slot->saga)->state == SAGA_PARKED)

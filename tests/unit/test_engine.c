@@ -645,7 +645,7 @@ static void test_p5_after_a_lost_stream_the_saga_is_loaded_before_anything_is_gr
     assert_false(expect_op(STORE_LOAD_UID)->take);
 }
 
-static void start_ungranted(void)
+static struct uuid start_ungranted(void)
 {
     static struct start_item second;
     static struct engine_start one;
@@ -660,14 +660,15 @@ static void start_ungranted(void)
     }
     assert_int_equal(find_op(STORE_START)->transition->append_seq, 0);
     answer(STORE_OK);
+    return second.uid;
 }
 
-static void start_without_worker(void)
+static struct uuid start_without_worker(void)
 {
     static struct engine_worker_event gone;
     gone = (struct engine_worker_event){ 0 };
     post_worker(&gone, WORKER_GONE);
-    start_ungranted();
+    return start_ungranted();
 }
 
 /* A worker without a stream: one answer may be lost, however well its worker is. */
@@ -704,7 +705,7 @@ static void test_a_pause_waits_for_what_is_on_its_way(void **state)
     answer(STORE_OK);
     assert_true(paused);
     assert_int_equal(worker.tasks, 2);
-    start_ungranted();
+    (void)start_ungranted();
 }
 
 /* Time passes, and the database answers all along. */
@@ -809,7 +810,7 @@ static void test_a_saga_without_a_worker_here_goes_to_another_node(void **state)
     nodes_alive = 2;
     pass_ms(ENGINE_HEARTBEAT_MS);
     answer(STORE_OK);
-    start_without_worker();
+    (void)start_without_worker();
     const struct store_op *op = let_go_within(4000);
     assert_non_null(op);
     assert_string_equal(op->waiting_handler, "h");
@@ -819,10 +820,28 @@ static void test_a_saga_without_a_worker_here_goes_to_another_node(void **state)
     assert_int_equal(atomic_load(&engine_counters(engine)->sagas_resident), 1); /* the leased one */
 }
 
+/* Who waits for it here goes on waiting, and keeps it from nobody. */
+static void test_p8_a_wait_does_not_keep_a_saga_from_the_node_that_has_a_worker(void **state)
+{
+    (void)state;
+    nodes_alive = 2;
+    pass_ms(ENGINE_HEARTBEAT_MS);
+    answer(STORE_OK);
+    worker.uid = start_without_worker();
+    post_verb(ENGINE_VERB_WAIT);
+    assert_non_null(let_go_within(4000));
+    answer(STORE_OK);
+    for (int i = 0; i < 2; i++) { /* looked at, as another node's */
+        assert_false(find_op(STORE_LOAD_UID)->take);
+        answer_load(false, NULL, false);
+        pass_ms(500);
+    }
+}
+
 static void test_a_saga_without_a_worker_stays_while_there_is_no_other_node(void **state)
 {
     (void)state;
-    start_without_worker();
+    (void)start_without_worker();
     assert_null(let_go_within(10000));
     assert_int_equal(atomic_load(&engine_counters(engine)->sagas_resident), 2);
 }
@@ -1024,6 +1043,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_p5_after_a_lost_stream_the_saga_is_loaded_before_anything_is_granted,
             setup_idempotent, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_p8_a_wait_does_not_keep_a_saga_from_the_node_that_has_a_worker, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_saga_without_a_worker_here_goes_to_another_node,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
