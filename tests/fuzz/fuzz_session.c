@@ -249,6 +249,8 @@ static void look_at(const struct saga_task *task)
     (void)saga_task_try(task);
     (void)saga_task_guarded(task);
     (void)saga_task_thread(task);
+    FUZZ_CHECK(saga_task_request_type(task) && saga_task_output_type(task));
+    (void)saga_task_request(task);
     (void)saga_task_input(task);
     (void)saga_task_action_output(task);
     (void)saga_task_label(task, "key");
@@ -300,8 +302,12 @@ static void set_outcome(struct script *script, struct saga_task *task)
     case 4:
         (void)saga_task_unknown(task, text, NULL);
         break;
-    default:
-        break; /* without an outcome */
+    default: /* what only a probe says, or none at all */
+        if (size % 3 == 1)
+            (void)saga_task_not_done(task);
+        else if (size % 3 == 2)
+            (void)saga_task_still_unknown(task, "CODE", text);
+        break;
     }
 }
 
