@@ -1,6 +1,6 @@
 /* Goal: sagas that somebody else commits as this node's are driven like its own. Method: the engine
- * over a store that the test answers for (engine_world.h) is told of them, with and without what was
- * committed. */
+ * over a store that the test answers for (engine_world.h) is told of them, with and without what
+ * was committed. */
 #include "base/mem.h"
 #include "engine_world.h"
 #include "support/check.h"
