@@ -7,8 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* closes: of a consumer, its group is told. False: it goes on in the background, and may still call
- * back. */
-bool client_close(rd_kafka_t *handle, bool closes, int64_t timeout_ms);
+/* closes: of a consumer, its group is told. `ended` is called once, when the client calls back no
+ * more: before client_close returns, or, after timeout_ms, whenever it has ended, in its own
+ * thread. Never where there is no memory or thread to end it in, which the log tells. */
+void client_close(rd_kafka_t *handle, bool closes, int64_t timeout_ms, void (*ended)(void *owner),
+                  void *owner);
 
 #endif

@@ -229,6 +229,14 @@ rd_kafka_t *consumer_handle(struct consumer *consumer)
 
 /* --- the end of one --------------------------------------------------------------------------- */
 
+static void consumer_ended(void *ctx)
+{
+    struct consumer *consumer = ctx;
+    mem_free(consumer->partitions);
+    mem_free(consumer->topic);
+    mem_free(consumer);
+}
+
 static struct consumer *consumer_end(struct consumer *consumer, bool closes, int64_t timeout_ms)
 {
     if (!consumer)
@@ -237,11 +245,7 @@ static struct consumer *consumer_end(struct consumer *consumer, bool closes, int
         rd_kafka_message_destroy(consumer->held);
     consumer->held = NULL;
     reading_is(consumer, NULL);
-    if (!client_close(consumer->handle, closes, timeout_ms))
-        return NULL; /* its callbacks may still come: what they touch stays */
-    mem_free(consumer->partitions);
-    mem_free(consumer->topic);
-    mem_free(consumer);
+    client_close(consumer->handle, closes, timeout_ms, consumer_ended, consumer);
     return NULL;
 }
 

@@ -157,6 +157,13 @@ int producer_new(const struct producer_options *options, struct producer **ret, 
     return 0;
 }
 
+static void producer_ended(void *ctx)
+{
+    struct producer *producer = ctx;
+    mem_free(producer->topic);
+    mem_free(producer);
+}
+
 struct producer *producer_free(struct producer *producer)
 {
     if (!producer)
@@ -166,10 +173,7 @@ struct producer *producer_free(struct producer *producer)
     (void)rd_kafka_purge(producer->handle, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     while (rd_kafka_outq_len(producer->handle) > 0 && clock_mono_ms(&clock_system) < until_ms)
         (void)rd_kafka_poll(producer->handle, 10); /* how many there were is nothing to us */
-    if (!client_close(producer->handle, false, CLOSE_MS))
-        return NULL; /* its log may still come: what it touches stays */
-    mem_free(producer->topic);
-    mem_free(producer);
+    client_close(producer->handle, false, CLOSE_MS, producer_ended, producer);
     return NULL;
 }
 

@@ -34,8 +34,6 @@ enum {
 #define DECIDE(verb) WORDS("kafka", verb, "settlements", "--reason", "the page")
 
 static struct world world;
-/* A client that does not end within its time is left behind: sagad may end with it. */
-static const char *const environment[] = { "ASAN_OPTIONS=halt_on_error=1:detect_leaks=0", NULL };
 static struct stage {
     char bank[POSTGRES_CONNINFO_SIZE], risk_log[SCRATCH_PATH_SIZE], risk[64];
     struct test_process *risk_service, *worker, *consumer;
@@ -86,7 +84,6 @@ static int risk_start(void)
 static int setup(void **state)
 {
     (void)state;
-    rig()->server_env = environment;
     if (world_up(&world, NULL) != 0)
         return -1;
     return !world.kafka ? 0 : bank_create() != 0 ? -1 : risk_start();
