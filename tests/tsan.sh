@@ -4,7 +4,7 @@
 # something only so long and everything is many times slower here, must pass when it runs again by
 # itself: what it asserts is asserted under AddressSanitizer, here threads are looked at.
 #   tests/tsan.sh [suite ...]
-#   SAGAD_TEST_JOBS   test programs at a time (default 2)
+#   SAGAD_TEST_JOBS   programs that are busy at a time (default 2): twice as many run, most of them wait
 set -euo pipefail
 
 # They measure memory, of which ThreadSanitizer takes several times as much; or are there to fail.
@@ -42,7 +42,7 @@ labels=$(IFS='|' && echo "${suites[*]}")
 failed=$tree/Testing/Temporary/LastTestsFailed.log
 rm -f "$failed"
 status=0
-ctest --test-dir "$tree" -L "^($labels)\$" -E "^($without)\$" -j "$jobs" --no-tests=error || status=$?
+ctest --test-dir "$tree" -L "^($labels)\$" -E "^($without)\$" -j $((2 * jobs)) --no-tests=error || status=$?
 if [ "$status" != 0 ] && [ -s "$failed" ]; then
     status=0
     ctest --test-dir "$tree" --rerun-failed -j 1 --output-on-failure || status=$?
