@@ -20,9 +20,9 @@ command -v protoc >/dev/null || {
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-# What workers and clients need, and events; not the services of operators.
+# What workers and clients need, and events; the details of errors; not the services of operators.
 protoc -I "$protos" --plugin=protoc-gen-es="$plugin" --es_out="$out" \
-    --es_opt=target=ts,import_extension=js "$protos"/saga/v1/{definition,event,options,saga,worker}.proto
+    --es_opt=target=ts,import_extension=js "$protos"/saga/v1/{definition,event,options,saga,worker}.proto "$protos"/google/rpc/{error_details,status}.proto
 
 if [ "${1-}" = --check ]; then
     diff -rq "$here/src/gen" "$out" || {
