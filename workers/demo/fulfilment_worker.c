@@ -129,8 +129,8 @@ static void warm_cache(struct saga_task *task, void *ctx)
     }
 }
 
-static int serve(const char *sagad, const char *id, struct shop *shop, struct caller *logistics,
-                 struct cache *cache)
+static int serve(const char *sagad, const char *id, const char *only, struct shop *shop,
+                 struct caller *logistics, struct cache *cache)
 {
     const struct worker_handler handlers[] = {
         { "shop.v1.Fulfilment.ConfirmOrder", SHOP_IN_FLIGHT, shop_confirm_order, shop },
@@ -146,6 +146,7 @@ static int serve(const char *sagad, const char *id, struct shop *shop, struct ca
     const struct worker_program program = { .name = "fulfilment_worker",
                                             .sagad = sagad,
                                             .id = id,
+                                            .only = only,
                                             .threads = THREADS,
                                             .handlers = handlers,
                                             .handler_count = ARRAY_LEN(handlers) };
@@ -154,15 +155,17 @@ static int serve(const char *sagad, const char *id, struct shop *shop, struct ca
 
 int main(int argc, char **argv)
 {
-    const char *sagad, *shop_socket, *address, *cache_socket, *id;
+    const char *sagad, *shop_socket, *address, *cache_socket, *id, *only = NULL;
     const struct worker_option options[] = { { "--sagad", &sagad },
                                              { "--shop", &shop_socket },
                                              { "--logistics", &address },
                                              { "--cache", &cache_socket },
-                                             { "--id", &id } };
-    if (!worker_options_parse(argc, argv, options, ARRAY_LEN(options))) {
+                                             { "--id", &id },
+                                             { "--only", &only } };
+    if (!worker_options_parse(argc, argv, options, ARRAY_LEN(options) - 1) &&
+        !worker_options_parse(argc, argv, options, ARRAY_LEN(options))) {
         (void)fprintf(stderr, "usage: fulfilment_worker --sagad ADDRESS --shop SOCKET"
-                              " --logistics ADDRESS --cache SOCKET --id NAME\n");
+                              " --logistics ADDRESS --cache SOCKET --id NAME [--only RPC,...]\n");
         return 2;
     }
     struct shop *shop = NULL;
@@ -175,7 +178,7 @@ int main(int argc, char **argv)
         cache_create(cache_socket, CACHE_CONNECTIONS, &cache, &err))
         (void)fprintf(stderr, "fulfilment_worker: %s\n", err.msg);
     else
-        result = serve(sagad, id, shop, logistics, cache);
+        result = serve(sagad, id, only, shop, logistics, cache);
     cache_free(cache);
     caller_free(logistics);
     shop_free(shop);

@@ -76,7 +76,8 @@ static void withdraw(struct saga_task *task, void *ctx)
     report(task, &outcome, NULL);
 }
 
-static int serve(const char *sagad, const char *id, struct bank *bank, struct caller *risk)
+static int serve(const char *sagad, const char *id, const char *only, struct bank *bank,
+                 struct caller *risk)
 {
     const struct worker_handler handlers[] = {
         { "bank.v1.Settlement.DebitAccount", BANK_IN_FLIGHT, bank_debit_account, bank },
@@ -89,6 +90,7 @@ static int serve(const char *sagad, const char *id, struct bank *bank, struct ca
     const struct worker_program program = { .name = "settlement_worker",
                                             .sagad = sagad,
                                             .id = id,
+                                            .only = only,
                                             .threads = THREADS,
                                             .handlers = handlers,
                                             .handler_count = ARRAY_LEN(handlers) };
@@ -97,13 +99,16 @@ static int serve(const char *sagad, const char *id, struct bank *bank, struct ca
 
 int main(int argc, char **argv)
 {
-    const char *sagad, *conninfo, *address, *id;
-    const struct worker_option options[] = {
-        { "--sagad", &sagad }, { "--bank", &conninfo }, { "--risk", &address }, { "--id", &id }
-    };
-    if (!worker_options_parse(argc, argv, options, ARRAY_LEN(options))) {
+    const char *sagad, *conninfo, *address, *id, *only = NULL;
+    const struct worker_option options[] = { { "--sagad", &sagad },
+                                             { "--bank", &conninfo },
+                                             { "--risk", &address },
+                                             { "--id", &id },
+                                             { "--only", &only } };
+    if (!worker_options_parse(argc, argv, options, ARRAY_LEN(options) - 1) &&
+        !worker_options_parse(argc, argv, options, ARRAY_LEN(options))) {
         (void)fprintf(stderr, "usage: settlement_worker --sagad ADDRESS --bank CONNINFO"
-                              " --risk ADDRESS --id NAME\n");
+                              " --risk ADDRESS --id NAME [--only RPC,...]\n");
         return 2;
     }
     struct bank *bank = NULL;
@@ -113,7 +118,7 @@ int main(int argc, char **argv)
     if (bank_create(conninfo, THREADS, &bank, &err) || caller_create(address, &risk, &err))
         (void)fprintf(stderr, "settlement_worker: %s\n", err.msg);
     else
-        result = serve(sagad, id, bank, risk);
+        result = serve(sagad, id, only, bank, risk);
     caller_free(risk);
     bank_free(bank);
     return result;

@@ -31,6 +31,42 @@ bool worker_options_parse(int argc, char **argv, const struct worker_option *opt
     return true;
 }
 
+/* The handler of this rpc, the last part of its name. */
+static const struct worker_handler *handler_find(const struct worker_program *program,
+                                                 const char *rpc, size_t size)
+{
+    for (size_t i = 0; i < program->handler_count; i++) {
+        const char *dot = strrchr(program->handlers[i].name, '.');
+        if (dot && strlen(dot + 1) == size && memcmp(dot + 1, rpc, size) == 0)
+            return &program->handlers[i];
+    }
+    return NULL;
+}
+
+static int handle(struct saga_worker *worker, const struct worker_handler *one,
+                  struct saga_error *error)
+{
+    return saga_worker_handle(worker, one->name, one->in_flight, one->handler, one->ctx, error);
+}
+
+static int handle_only(struct saga_worker *worker, const struct worker_program *program,
+                       struct saga_error *error)
+{
+    int rc = 0;
+    for (const char *rpc = program->only; !rc && rpc;) {
+        size_t size = strcspn(rpc, ",");
+        const struct worker_handler *one = handler_find(program, rpc, size);
+        if (!one) {
+            (void)snprintf(error->message, sizeof error->message, /* may be cut */
+                           "--only: there is no handler %.*s", (int)size, rpc);
+            return -1;
+        }
+        rc = handle(worker, one, error);
+        rpc = rpc[size] ? rpc + size + 1 : NULL;
+    }
+    return rc;
+}
+
 int worker_serve(const struct worker_program *program)
 {
     const char *addresses[] = { program->sagad, NULL };
@@ -44,10 +80,10 @@ int worker_serve(const struct worker_program *program)
     struct saga_worker *worker = NULL;
     struct saga_error error;
     int rc = saga_worker_new(&options, &worker, &error);
-    for (size_t i = 0; !rc && i < program->handler_count; i++) {
-        const struct worker_handler *one = &program->handlers[i];
-        rc = saga_worker_handle(worker, one->name, one->in_flight, one->handler, one->ctx, &error);
-    }
+    if (!rc && program->only)
+        rc = handle_only(worker, program, &error);
+    for (size_t i = 0; !rc && !program->only && i < program->handler_count; i++)
+        rc = handle(worker, &program->handlers[i], &error);
     if (!rc) {
         (void)printf("%s: serving as %s\n", program->name, program->id);
         (void)fflush(stdout); /* whoever reads it waits for the line */

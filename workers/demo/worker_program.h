@@ -25,6 +25,7 @@ struct worker_handler {
 struct worker_program {
     const char *name;       /* in messages */
     const char *sagad, *id; /* address; worker id */
+    const char *only;       /* rpcs by comma: serves these of its handlers; NULL: all */
     int threads;
     const struct worker_handler *handlers;
     size_t handler_count;

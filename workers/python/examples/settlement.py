@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--bank", required=True, help="conninfo of the bank's database")
     parser.add_argument("--risk", required=True, help="address of the risk service")
     parser.add_argument("--id", required=True, help="the worker's name")
-    parser.add_argument("--handlers", help="serve these alone, by comma: DebitAccount, ...")
+    parser.add_argument("--only", help="serve these rpcs alone, by comma: DebitAccount, ...")
     arguments = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
 
@@ -202,10 +202,10 @@ def main() -> None:
         "NotifyRisk": (risk.notify, RISK_IN_FLIGHT),
         "WithdrawNotice": (risk.withdraw, RISK_IN_FLIGHT),
     }
-    wanted = arguments.handlers.split(",") if arguments.handlers else list(handlers)
+    wanted = arguments.only.split(",") if arguments.only else list(handlers)
     for name in wanted:
         if name not in handlers:
-            parser.error(f"no handler {name}; there are {', '.join(handlers)}")
+            parser.error(f"--only: there is no handler {name}; there are {', '.join(handlers)}")
     worker = Worker(
         arguments.sagad.split(","), arguments.id, concurrency=CONCURRENCY, drain_s=DRAIN_S
     )

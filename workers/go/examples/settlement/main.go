@@ -1,7 +1,7 @@
 // The worker of the settlement demo (workers/demo/settlement.proto) in Go: the bank's steps under the
 // guard (bank.go), the risk steps over gRPC (risk.go).
 //
-//	settlement --sagad ADDRESS[,ADDRESS...] --bank CONNINFO --risk ADDRESS --id NAME
+//	settlement --sagad ADDRESS[,ADDRESS...] --bank CONNINFO --risk ADDRESS --id NAME [--only RPC,...]
 package main
 
 import (
@@ -26,7 +26,12 @@ const (
 	service      = "bank.v1.Settlement."
 )
 
-func handle(w *worker.Worker, bank *bank, risk *risk) error {
+// handle adds the handlers; only, rpcs by comma, names some of them ("": all).
+func handle(w *worker.Worker, bank *bank, risk *risk, only string) error {
+	wanted := map[string]bool{}
+	for _, name := range strings.FieldsFunc(only, func(r rune) bool { return r == ',' }) {
+		wanted[name] = true
+	}
 	for _, h := range []struct {
 		name string
 		most int
@@ -39,14 +44,21 @@ func handle(w *worker.Worker, bank *bank, risk *risk) error {
 		{"NotifyRisk", riskInFlight, worker.Typed(risk.notify)},
 		{"WithdrawNotice", riskInFlight, worker.Typed(risk.withdraw)},
 	} {
+		if only != "" && !wanted[h.name] {
+			continue
+		}
+		delete(wanted, h.name)
 		if err := w.Handle(service+h.name, h.most, h.run); err != nil {
 			return err
 		}
 	}
+	for name := range wanted {
+		return fmt.Errorf("--only: there is no handler %s", name)
+	}
 	return nil
 }
 
-func serve(sagad, conninfo, riskAddress, id string) error {
+func serve(sagad, conninfo, riskAddress, id, only string) error {
 	db, err := sql.Open("pgx", conninfo)
 	if err != nil {
 		return fmt.Errorf("--bank: %w", err)
@@ -64,7 +76,7 @@ func serve(sagad, conninfo, riskAddress, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := handle(w, &bank{db: db}, &risk{client: riskpb.NewRiskServiceClient(conn)}); err != nil {
+	if err := handle(w, &bank{db: db}, &risk{client: riskpb.NewRiskServiceClient(conn)}, only); err != nil {
 		return err
 	}
 	fmt.Println("settlement: serving as", id)
@@ -76,12 +88,13 @@ func main() {
 	conninfo := flag.String("bank", "", "`conninfo` of the bank's PostgreSQL")
 	riskAddress := flag.String("risk", "", "`address` of the risk service")
 	id := flag.String("id", "", "`name` of this worker")
+	only := flag.String("only", "", "serve these `rpcs` alone, separated by commas: DebitAccount, ...")
 	flag.Parse()
 	if *sagad == "" || *conninfo == "" || *riskAddress == "" || *id == "" || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := serve(*sagad, *conninfo, *riskAddress, *id); err != nil {
+	if err := serve(*sagad, *conninfo, *riskAddress, *id, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "settlement:", err)
 		os.Exit(1)
 	}

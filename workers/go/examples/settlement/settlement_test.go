@@ -125,7 +125,7 @@ func TestSettlements(t *testing.T) {
 	third := &desk{}
 	client := third.dial(t)
 	o := sagatest.Start(t)
-	o.Serve(func(w *worker.Worker) error { return handle(w, &bank{db: db}, &risk{client: client}) })
+	o.Serve(func(w *worker.Worker) error { return handle(w, &bank{db: db}, &risk{client: client}, "") })
 	for _, c := range []struct {
 		id        string
 		cents     int64
@@ -173,7 +173,7 @@ func TestRiskThatIsAway(t *testing.T) {
 	defer conn.Close()
 	o := sagatest.Start(t)
 	o.Serve(func(w *worker.Worker) error {
-		return handle(w, &bank{}, &risk{client: riskpb.NewRiskServiceClient(conn)})
+		return handle(w, &bank{}, &risk{client: riskpb.NewRiskServiceClient(conn)}, "NotifyRisk")
 	})
 	report := o.Do(sagatest.Task{Handler: service + "NotifyRisk", Request: &bankpb.Payment{PaymentId: "p", Account: 1, AmountCents: 1}})
 	if report.Outcome != sagapb.Outcome_OUTCOME_RETRY || report.ErrorCode != "NOT_SENT" {

@@ -6,12 +6,10 @@ import dev.sagad.guard.Guard;
 import dev.sagad.worker.Rejected;
 import dev.sagad.worker.Retry;
 import dev.sagad.worker.Task;
-import dev.sagad.worker.Worker;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
-import java.time.Duration;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import shop.v1.FulfilmentOuterClass.Order;
 
@@ -21,6 +19,7 @@ import shop.v1.FulfilmentOuterClass.Order;
  */
 public final class OrderWorker {
 
+  private static final String SERVICE = "shop.v1.Fulfilment.";
   private static final int IN_FLIGHT = 8; // of each handler
 
   private final Guard guard = Guard.mysql();
@@ -86,25 +85,10 @@ public final class OrderWorker {
   }
 
   public static void main(String[] args) {
-    if (args.length != 6
-        || !args[0].equals("--sagad")
-        || !args[2].equals("--shop")
-        || !args[4].equals("--id")) {
-      System.err.println("usage: order_worker --sagad ADDRESS --shop SOCKET --id NAME");
-      System.exit(2);
-      return;
-    }
-    OrderWorker orders = new OrderWorker(args[3]);
-    Worker worker =
-        Worker.builder(args[1])
-            .workerId(args[5])
-            .drainTime(Duration.ofSeconds(5))
-            .handleSignals()
-            .build();
-    worker
-        .handle("shop.v1.Fulfilment.ConfirmOrder", IN_FLIGHT, Order.class, orders::confirm)
-        .handle("shop.v1.Fulfilment.CancelOrder", IN_FLIGHT, Order.class, orders::cancel);
-    System.out.println("order_worker: serving as " + args[5]);
-    worker.run();
+    WorkerProgram program = new WorkerProgram("order_worker", args, "--shop");
+    OrderWorker orders = new OrderWorker(program.get("--shop"));
+    program.handle(SERVICE + "ConfirmOrder", IN_FLIGHT, Order.class, orders::confirm);
+    program.handle(SERVICE + "CancelOrder", IN_FLIGHT, Order.class, orders::cancel);
+    program.serve();
   }
 }

@@ -4,23 +4,19 @@ import bank.v1.SettlementOuterClass.LedgerRequest;
 import bank.v1.SettlementOuterClass.Payment;
 import bank.v1.SettlementOuterClass.RefundRequest;
 import bank.v1.SettlementOuterClass.ReverseRequest;
-import dev.sagad.worker.Worker;
-import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
-import java.util.Set;
 
 /**
  * The worker of the settlement demo: bank steps under the guard, risk steps over gRPC. Same arguments as
- * the one in C; `--only` takes names of rpcs by comma, for a part of them.
+ * the one in C; `--only` names some of the rpcs by comma, to serve these alone.
  */
 public final class SettlementWorker {
 
   private static final String SERVICE = "bank.v1.Settlement.";
   private static final int BANK_IN_FLIGHT = 8; // of each bank handler
   private static final int RISK_IN_FLIGHT = 12;
-  private static final Set<String> NAMES = Set.of("--sagad", "--bank", "--risk", "--id", "--only");
 
   private SettlementWorker() {}
 
@@ -50,77 +46,22 @@ public final class SettlementWorker {
         "jdbc:postgresql://" + host + ":" + values.get("port") + "/" + database, properties);
   }
 
-  private static Map<String, String> parse(String[] args) {
-    Map<String, String> options = new HashMap<>();
-    for (int i = 0; i + 1 < args.length; i += 2) {
-      if (!NAMES.contains(args[i]) || options.put(args[i], args[i + 1]) != null) {
-        return null;
-      }
-    }
-    Set<String> required = Set.of("--sagad", "--bank", "--risk", "--id");
-    return args.length % 2 == 0 && options.keySet().containsAll(required) ? options : null;
-  }
-
-  private static void handlers(Worker worker, Set<String> only, Bank bank, Risk risk) {
-    Map<String, Runnable> all =
-        Map.of(
-            "DebitAccount",
-            () -> worker.handle(
-                SERVICE + "DebitAccount", BANK_IN_FLIGHT, Payment.class, bank::debit),
-            "RefundAccount",
-            () -> worker.handle(
-                SERVICE + "RefundAccount", BANK_IN_FLIGHT, RefundRequest.class, bank::refund),
-            "WriteLedger",
-            () -> worker.handle(
-                SERVICE + "WriteLedger", BANK_IN_FLIGHT, LedgerRequest.class, bank::writeLedger),
-            "ReverseLedger",
-            () -> worker.handle(
-                SERVICE + "ReverseLedger",
-                BANK_IN_FLIGHT,
-                ReverseRequest.class,
-                bank::reverseLedger),
-            "NotifyRisk",
-            () -> worker.handle(SERVICE + "NotifyRisk", RISK_IN_FLIGHT, Payment.class, risk::tell),
-            "WithdrawNotice",
-            () -> worker.handle(
-                SERVICE + "WithdrawNotice", RISK_IN_FLIGHT, Payment.class, risk::withdraw));
-    Set<String> names = only.isEmpty() ? all.keySet() : only;
-    for (String name : names) {
-      if (!all.containsKey(name)) {
-        throw new IllegalArgumentException("--only: there is no " + name);
-      }
-      all.get(name).run();
-    }
-  }
-
   public static void main(String[] args) {
-    Map<String, String> options = parse(args);
-    if (options == null) {
-      System.err.println(
-          "usage: settlement_worker --sagad ADDRESS --bank CONNINFO --risk ADDRESS --id NAME"
-              + " [--only NAME,...]");
-      System.exit(2);
-      return;
-    }
-    String only = options.getOrDefault("--only", "");
-    Worker worker =
-        Worker.builder(options.get("--sagad"))
-            .workerId(options.get("--id"))
-            .drainTime(Duration.ofSeconds(5))
-            .handleSignals()
-            .build();
+    WorkerProgram program = new WorkerProgram("settlement_worker", args, "--bank", "--risk");
+    Risk risk = new Risk(program.get("--risk"));
+    Bank bank;
     try {
-      handlers(
-          worker,
-          only.isEmpty() ? Set.of() : Set.of(only.split(",")),
-          bank(options.get("--bank")),
-          new Risk(options.get("--risk")));
+      bank = bank(program.get("--bank"));
     } catch (IllegalArgumentException e) {
-      System.err.println("settlement_worker: " + e.getMessage());
-      System.exit(2);
+      throw program.end(e.getMessage());
     }
-    System.out.println("settlement_worker: serving as " + options.get("--id"));
-    worker.run();
-    System.exit(0); // the channel to risk has threads of its own
+    program.handle(SERVICE + "DebitAccount", BANK_IN_FLIGHT, Payment.class, bank::debit);
+    program.handle(SERVICE + "RefundAccount", BANK_IN_FLIGHT, RefundRequest.class, bank::refund);
+    program.handle(SERVICE + "WriteLedger", BANK_IN_FLIGHT, LedgerRequest.class, bank::writeLedger);
+    program.handle(
+        SERVICE + "ReverseLedger", BANK_IN_FLIGHT, ReverseRequest.class, bank::reverseLedger);
+    program.handle(SERVICE + "NotifyRisk", RISK_IN_FLIGHT, Payment.class, risk::tell);
+    program.handle(SERVICE + "WithdrawNotice", RISK_IN_FLIGHT, Payment.class, risk::withdraw);
+    program.serve();
   }
 }
