@@ -12,8 +12,12 @@
  * runs handlers in unit tests.
  */
 
+export type { Stats } from './cells.js';
 export { type Classify, classify } from './classify.js';
 export { type Codec, codecOf, type MessageInitOf, type MessageOf, type MessageType } from './codec.js';
+export { Clock } from './clock.js';
+export type { Fields, Level, Logger } from './log.js';
+export type { TlsOptions } from './messages.js';
 export {
   AlreadyDone,
   type AlreadyDoneOptions,
@@ -27,5 +31,7 @@ export {
   StillUnknown,
   Unknown,
 } from './outcome.js';
+export { proveSends } from './sends.js';
 export { type ActionOutcome, type Lease, LeaseLost, type Operation, type Probed, type Stop, Task } from './task.js';
 export { VERSION } from './version.js';
+export { type HandlerFunction, type HandlerOptions, type HandlerOutput, Worker, type WorkerOptions } from './worker.js';
