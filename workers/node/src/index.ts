@@ -8,8 +8,8 @@
  *       async (task, payment) => ({ debitId: 7n }));
  *     await worker.run();
  *
- * `sagad/guard` makes an effect in your own database happen once, `sagad/client` starts sagas, `sagad/fake`
- * runs handlers in unit tests.
+ * `sagad/guard/pg` and `sagad/guard/mysql2` make an effect in your own database happen once, `sagad/client`
+ * starts sagas, `sagad/fake` runs handlers in unit tests.
  */
 
 export type { Stats } from './cells.js';
