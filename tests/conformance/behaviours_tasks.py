@@ -126,12 +126,23 @@ def typed_handler(case):
                     value.value if wanted is None else wanted)
 
 
-@behaviour("typed", "Bytes that are no such message never reach a typed handler, and the worker goes on")
+@behaviour("typed", "Bytes that are no such message never reach a typed handler: REJECTED, and the worker goes on")
 def typed_handler_garbage(case):
     worker, session = case.serve("h:4:typed,plain:1")
     task = make_task("h", b"", request=b"\x0a\xff\xff", request_type="google.protobuf.StringValue")
     session.tasks([task])
     report = session.report(task.fence)
-    check(outcome_name(report) != "DONE", "outcome is DONE")
+    check_equal("outcome", (outcome_name(report), report.error_code), ("REJECTED", "BAD_REQUEST"))
+    check_equal("calls", worker.count_started(task.fence), 0)
+    case.check_serves(session, "plain")
+
+
+@behaviour("typed", "Nor does a message of another type: RETRY, another version of the worker may have it")
+def typed_handler_wrong_type(case):
+    worker, session = case.serve("h:4:typed,plain:1")
+    task = make_task("h", b"", request=b"\x08\x05", request_type="google.protobuf.Int64Value")
+    session.tasks([task])
+    report = session.report(task.fence)
+    check_equal("outcome", (outcome_name(report), report.error_code), ("RETRY", "WRONG_TYPE"))
     check_equal("calls", worker.count_started(task.fence), 0)
     case.check_serves(session, "plain")

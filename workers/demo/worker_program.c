@@ -99,15 +99,18 @@ int worker_serve(const struct worker_program *program)
 
 void *worker_request(struct saga_task *task, const ProtobufCMessageDescriptor *type)
 {
-    char why[256];
+    char why[256]; /* may be cut */
+    const char *declared = saga_task_request_type(task);
+    if (strcmp(declared, type->name) != 0) { /* another version of this program may have it */
+        (void)snprintf(why, sizeof why, "the request is \"%s\", this worker has %s", declared,
+                       type->name);
+        (void)saga_task_retry(task, "WRONG_TYPE", why, 0);
+        return NULL;
+    }
     struct saga_bytes bytes = saga_task_request(task);
-    void *request = NULL;
-    if (strcmp(saga_task_request_type(task), type->name) == 0)
-        request = protobuf_c_message_unpack(type, NULL, bytes.size, bytes.data);
+    void *request = protobuf_c_message_unpack(type, NULL, bytes.size, bytes.data);
     if (!request) {
-        (void)snprintf(why, sizeof why, "the request is no %s, but \"%s\"",
-                       type->name, /* may be cut */
-                       saga_task_request_type(task));
+        (void)snprintf(why, sizeof why, "the request is no %s", type->name);
         (void)saga_task_rejected(task, "BAD_REQUEST", why);
     }
     return request;

@@ -71,9 +71,14 @@ static json_t *read_request(struct saga_task *task, bool typed)
 
 struct job *job_new(struct saga_task *task, bool typed)
 {
+    const char *type = google__protobuf__string_value__descriptor.name;
+    if (typed && strcmp(saga_task_request_type(task), type) != 0) {
+        (void)saga_task_retry(task, "WRONG_TYPE", "the request is of another type", 0);
+        return NULL;
+    }
     json_t *root = read_request(task, typed);
     if (!root) {
-        (void)saga_task_rejected(task, "INVALID_REQUEST", "the request cannot be read");
+        (void)saga_task_rejected(task, "BAD_REQUEST", "the request cannot be read");
         return NULL;
     }
     struct job *job = calloc(1, sizeof *job);

@@ -1090,6 +1090,12 @@ type Task struct {
 	ProbedAttempt *ProbedAttempt `protobuf:"bytes,24,opt,name=probed_attempt,json=probedAttempt,proto3" json:"probed_attempt,omitempty"`
 	// Put together as the definition says (Operation.request), and its type's full name. "": it says
 	// nothing, and input and outputs are there as they are.
+	//
+	// A handler that takes a message is called with that message alone. Where it is not called it certainly
+	// had no effect, so the report is never UNKNOWN: bytes that are no such message are REJECTED, code
+	// BAD_REQUEST, for every try would bring the same ones; a request_type that is not the handler's (and an
+	// output_type, where that is known before) is RETRY, code WRONG_TYPE, for another version of the worker
+	// may have it.
 	Request     []byte `protobuf:"bytes,25,opt,name=request,proto3" json:"request,omitempty"`
 	RequestType string `protobuf:"bytes,26,opt,name=request_type,json=requestType,proto3" json:"request_type,omitempty"`
 	// Full name of the message that `output` of the report must be; "": bytes.

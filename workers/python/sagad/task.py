@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Type, TypeVar, Union
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from sagad.outcome import Rejected
+from sagad.outcome import Rejected, Retry
 from sagad.pool import Stop
 from saga.v1 import saga_pb2, worker_pb2
 
@@ -185,7 +185,8 @@ class Task:
         """As it came. Do not change it."""
         return self._message
 
-    # Payload: bytes, or a message of the type that is given (Rejected BAD_REQUEST if it is none).
+    # Payload: bytes, or a message of the type that is given: Rejected BAD_REQUEST if it is none, Retry
+    # WRONG_TYPE if the definition names another type, which another version of the worker may have.
 
     @overload
     def request(self) -> bytes: ...
@@ -199,8 +200,8 @@ class Task:
         if type_ is None:
             return data
         if name and name != type_.DESCRIPTOR.full_name:
-            raise Rejected(
-                "BAD_REQUEST", f"the request is a {name}, not a {type_.DESCRIPTOR.full_name}"
+            raise Retry(
+                "WRONG_TYPE", f"the request is {name}, this worker has {type_.DESCRIPTOR.full_name}"
             )
         return parse(data, type_, "request")
 

@@ -626,6 +626,12 @@ export type Task = Message<"saga.v1.Task"> & {
    * Put together as the definition says (Operation.request), and its type's full name. "": it says
    * nothing, and input and outputs are there as they are.
    *
+   * A handler that takes a message is called with that message alone. Where it is not called it certainly
+   * had no effect, so the report is never UNKNOWN: bytes that are no such message are REJECTED, code
+   * BAD_REQUEST, for every try would bring the same ones; a request_type that is not the handler's (and an
+   * output_type, where that is known before) is RETRY, code WRONG_TYPE, for another version of the worker
+   * may have it.
+   *
    * @generated from field: bytes request = 25;
    */
   request: Uint8Array;

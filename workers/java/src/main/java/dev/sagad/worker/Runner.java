@@ -1,7 +1,9 @@
 package dev.sagad.worker;
 
 import com.google.protobuf.ByteString;
+import com.google.protobuf.Internal;
 import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.protobuf.Message;
 import com.google.protobuf.MessageLite;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
@@ -58,12 +60,27 @@ public final class Runner {
         (output, error) -> done.accept(error == null ? ofOutput(output) : ofError(error)));
   }
 
-  /** Of a typed handler: what cannot be decoded is not shown to it, so nothing was done. */
+  /**
+   * Of a typed handler: what it does not take is not shown to it, so nothing was done. Bytes that are
+   * no such message are so on every try; another type may be that of another version of the worker.
+   */
   static <I extends MessageLite> I decode(Task task, Class<I> type) {
+    String declared = task.requestType();
+    if (Internal.getDefaultInstance(type) instanceof Message ours
+        && !declared.isEmpty()
+        && !declared.equals(ours.getDescriptorForType().getFullName())) {
+      throw new Retry(
+          "WRONG_TYPE",
+          "the request is "
+              + declared
+              + ", this worker has "
+              + ours.getDescriptorForType().getFullName());
+    }
     try {
       return task.request(type);
     } catch (InvalidProtocolBufferException e) {
-      throw new Retry("BAD_REQUEST", "the request is no " + type.getName() + ": " + e.getMessage());
+      throw new Rejected(
+          "BAD_REQUEST", "the request is no " + type.getName() + ": " + e.getMessage());
     }
   }
 

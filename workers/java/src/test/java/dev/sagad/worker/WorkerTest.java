@@ -76,8 +76,11 @@ class WorkerTest {
         }).start();
     ByteString garbage = ByteString.copyFromUtf8("\u00ff");
     Outcome outcome = get(fake.send(TestTask.action("typed").input(garbage)));
-    assertEquals(dev.sagad.v1.Outcome.OUTCOME_RETRY, outcome.kind());
+    assertEquals(dev.sagad.v1.Outcome.OUTCOME_REJECTED, outcome.kind());
     assertEquals("BAD_REQUEST", outcome.code());
+    outcome = get(fake.send(TestTask.action("typed").request(Int64Value.of(5))));
+    assertEquals(dev.sagad.v1.Outcome.OUTCOME_RETRY, outcome.kind());
+    assertEquals("WRONG_TYPE", outcome.code());
   }
 
   @Test
