@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 enum {
-    SHARDS = 256,
     SAY_MS = 5000,         /* how often the table is told */
     FORGET_LOOK_MS = 5000, /* how often to look for keys whose time is over */
     FORGET_MAX = 1000,     /* keys of one transaction */
@@ -42,10 +41,8 @@ struct retention {
     struct archive *archive; /* NULL: none */
     struct store_retention_batch batch;
     struct pace pace;
-    /* A round goes from one shard up to the last, and from the first up to that one. */
-    int first_shard;
-    bool in_round, second_half;
-    struct store_retention_place place;
+    bool in_round;
+    struct store_retention_round round;
     int64_t round_due_ms, forget_due_ms, say_due_ms, days_due_ms; /* monotonic */
     int64_t round_began_ms, round_ended_ms, round_purged, purged, forgotten;
     char problem[PROBLEM_SIZE]; /* "": none */
@@ -110,11 +107,10 @@ static void round_begin(struct retention *retention)
 {
     struct rng rng;
     rng_seed_os(&rng);
-    retention->first_shard = (int)(rng_next(&rng) % SHARDS);
     retention->in_round = true;
-    retention->second_half = false;
-    retention->place = (struct store_retention_place){ .shard = (int16_t)retention->first_shard,
-                                                       .last_shard = SHARDS - 1 };
+    /* Another node's begins elsewhere. */
+    retention->round =
+        (struct store_retention_round){ .next = (uint8_t)(rng_next(&rng) % RETENTION_SHARDS) };
     retention->round_began_ms = clock_wall_ms(&clock_system);
     retention->round_ended_ms = 0;
     retention->round_purged = 0;
@@ -130,21 +126,6 @@ static void round_end(struct retention *retention)
         log_line(LOG_INFO, "purged sagas that ended long ago", "sagas",
                  log_fmt("%" PRId64, retention->round_purged), "ms",
                  log_fmt("%" PRId64, wall_ms - retention->round_began_ms), NULL);
-}
-
-static void round_go_on(struct retention *retention)
-{
-    retention->place = retention->batch.after;
-    if (!retention->batch.round_over)
-        return;
-    if (retention->second_half || retention->first_shard == 0) {
-        round_end(retention);
-        return;
-    }
-    retention->second_half = true;
-    retention->place =
-        (struct store_retention_place){ .shard = 0,
-                                        .last_shard = (int16_t)(retention->first_shard - 1) };
 }
 
 static int write_line(void *ctx, const char *line, size_t size, struct err *err)
@@ -172,7 +153,7 @@ static int purge_batch(struct retention *retention, struct err *err)
 {
     struct store_retention_batch *batch = &retention->batch;
     int64_t began_ms = now_ms();
-    if (store_retention_pick(retention->store, &retention->place, retention->age_ms,
+    if (store_retention_pick(retention->store, &retention->round, retention->age_ms,
                              retention->pace.limit, batch, err) != 0)
         return (int)err->code;
     int64_t picked_ms = now_ms();
@@ -189,7 +170,9 @@ static int purge_batch(struct retention *retention, struct err *err)
     retention->purged += (int64_t)batch->count;
     pace_batch(&retention->pace, batch->looked_at, now_ms() - began_ms - archive_ms,
                RETENTION_BATCH_MAX);
-    round_go_on(retention);
+    retention->round = batch->after;
+    if (batch->round_over)
+        round_end(retention);
     return 0;
 }
 

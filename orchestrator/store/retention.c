@@ -57,62 +57,124 @@ static int execute(struct store_retention *retention, PGresult **ret, struct err
 /* --- a batch ------------------------------------------------------------------------------------
  */
 
-/* Rows of the statement into the batch, as far as one transaction may go. */
-static int take_picked(const PGresult *result, size_t limit, struct store_retention_batch *batch,
-                       struct err *err)
+/* So many of a shard at a time at least: each look costs, and so does each page that is come to
+ * again. */
+enum { SIDE_BY_SIDE_MIN = 4 };
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many to look at in each shard for `limit` in all. */
+static size_t each_of(const struct store_retention_round *round, size_t limit)
+{
+    size_t open = 0;
+    for (int i = 0; i < RETENTION_SHARDS; i++)
+        open += !round->over[i];
+    size_t each = open ? (limit + open - 1) / open : 0;
+    return smaller(each > SIDE_BY_SIDE_MIN ? each : SIDE_BY_SIDE_MIN, limit);
+}
+
+/* Moves the round on: the shards before `stop` in its order were looked through, `each` of one
+ * shard at most; stop -1: all of them were. */
+static void pass(struct store_retention_round *round, const size_t *seen, size_t each, int stop)
+{
+    uint8_t first = round->next;
+    for (int i = 0; i < RETENTION_SHARDS; i++) {
+        uint8_t shard = (uint8_t)(first + i);
+        round->next = shard;
+        if (shard == stop && seen[shard] < each)
+            return;
+        if (seen[shard] < each)
+            round->over[shard] = true;
+        if (shard == stop)
+            break;
+    }
+    round->next++;
+}
+
+static bool is_over(const struct store_retention_round *round)
+{
+    for (int i = 0; i < RETENTION_SHARDS; i++)
+        if (!round->over[i])
+            return false;
+    return true;
+}
+
+/* Rows of the statement into the batch, as far as one transaction may go: the rest stays locked
+ * until the commit, and is the next batch's. */
+static int take_picked(const PGresult *result, size_t limit, size_t each,
+                       struct store_retention_batch *batch, struct err *err)
 {
     int64_t entries = 0, bytes = 0;
-    bool full = false;
-    for (int row = 0; row < PQntuples(result); row++) {
+    size_t seen[RETENTION_SHARDS] = { 0 };
+    int stop = -1, rows = PQntuples(result);
+    batch->looked_at = (size_t)rows;
+    for (int row = 0; row < rows; row++) {
         struct columns columns = { .result = result, .row = row, .table = "saga", .err = err };
         bool present;
-        int16_t shard = columns_int2(&columns, 0);
+        (void)columns_int2(&columns, 0); /* it is in the uid */
         struct uuid uid = columns.uid = columns_uuid(&columns, &present);
         bool picked = columns_bool(&columns);
         int64_t count = columns_int8(&columns);
         int64_t size = columns_int8(&columns);
         if (columns.failed)
             return (int)err->code;
-        if (!picked) {
-            batch->looked_at = (size_t)count;
-            batch->round_over = !full && batch->looked_at < limit;
-            if (!full)
-                batch->after.shard = shard, batch->after.uid = uid;
-            continue;
+        uint8_t shard = uuid_shard(&uid);
+        bool too_much =
+            entries + count > RETENTION_ENTRIES_MAX || bytes + size > RETENTION_BYTES_MAX;
+        if (picked && batch->count && too_much) {
+            stop = shard;
+            break;
         }
-        full = full || batch->count >= limit ||
-               (batch->count &&
-                (entries + count > RETENTION_ENTRIES_MAX || bytes + size > RETENTION_BYTES_MAX));
-        if (full)
-            continue; /* stays locked until the commit, and is the next batch's */
-        entries += count;
-        bytes += size;
-        batch->uids[batch->count++] = uid;
-        batch->after.shard = shard, batch->after.uid = uid;
+        if (picked) {
+            entries += count;
+            bytes += size;
+            batch->uids[batch->count++] = uid;
+        }
+        batch->after.after[shard] = uid;
+        seen[shard]++;
+        if ((size_t)row + 1 == limit)
+            stop = shard;
     }
+    pass(&batch->after, seen, each, stop);
+    batch->round_over = is_over(&batch->after);
     return 0;
 }
 
+static void put_round(struct params *params, const struct store_retention_round *round)
+{
+    for (int i = 0; i < RETENTION_SHARDS; i++) {
+        uint8_t shard = (uint8_t)(round->next + i);
+        if (round->over[shard])
+            continue;
+        params_seek(params, 0);
+        params_int2(params, shard);
+        params_uuid(params, &round->after[shard]);
+    }
+    params_seek(params, 2);
+}
+
 int store_retention_pick(struct store_retention *retention,
-                         const struct store_retention_place *place, int64_t age_ms, size_t limit,
+                         const struct store_retention_round *round, int64_t age_ms, size_t limit,
                          struct store_retention_batch *ret, struct err *err)
 {
-    limit = limit < RETENTION_BATCH_MAX ? limit : RETENTION_BATCH_MAX;
+    limit = smaller(limit, RETENTION_BATCH_MAX);
+    size_t each = each_of(round, limit);
     if (store_session_command(retention->session, "BEGIN", err) != 0) {
         store_retention_drop(retention);
         return (int)err->code;
     }
     struct params *params = start(retention, PURGE_PICK);
-    params_int2(params, place->shard);
-    params_uuid(params, &place->uid);
-    params_int2(params, place->last_shard);
+    put_round(params, round);
     params_int8(params, age_ms);
+    params_int8(params, (int64_t)each);
     params_int8(params, (int64_t)limit);
     CLEANUP(connect_clear_p) PGresult *result = NULL;
-    ret->count = ret->looked_at = 0;
-    ret->round_over = true; /* no row comes back */
-    ret->after = *place;
-    if (execute(retention, &result, err) != 0 || take_picked(result, limit, ret, err) != 0) {
+    ret->count = 0;
+    ret->after = *round;
+    if (execute(retention, &result, err) != 0 || take_picked(result, limit, each, ret, err) != 0) {
         store_retention_drop(retention);
         return (int)err->code;
     }

@@ -25,11 +25,15 @@ MUST_USE int store_retention_new(const char *conninfo, int wake_fd, struct store
                                  struct err *err);
 struct store_retention *store_retention_free(struct store_retention *retention);
 
-/* Where a round is: it goes over the sagas by their primary key. */
-struct store_retention_place {
-    int16_t shard;      /* the next one is of this shard, behind `uid`; or of a later one */
-    int16_t last_shard; /* of the round */
-    struct uuid uid;    /* all zero: from the shard's first one */
+enum { RETENTION_SHARDS = 256 };
+
+/* Where a round is. It goes through all shards side by side, in each by the primary key: what is
+ * deleted at a time was written at about the same time and shares its pages, in whichever shard it
+ * is. Shard after shard would come to each page once for every shard. All zero: at its start. */
+struct store_retention_round {
+    struct uuid after[RETENTION_SHARDS]; /* looked at last in the shard; all zero: nothing yet */
+    bool over[RETENTION_SHARDS];         /* nothing is behind that */
+    uint8_t next;                        /* the shard that the next batch begins with */
 };
 
 enum {
@@ -42,13 +46,13 @@ struct store_retention_batch {
     size_t count; /* what is to be purged */
     struct uuid uids[RETENTION_BATCH_MAX];
     size_t looked_at;                   /* of those that are old enough to be looked at */
-    struct store_retention_place after; /* where the next batch goes on */
+    struct store_retention_round after; /* where the next batch goes on */
     bool round_over;
 };
 /* Begins a transaction and locks at most `limit` sagas that ended more than `age_ms` ago; locked
  * ones are somebody's and are left out. Nothing found: the transaction is over. */
 MUST_USE int store_retention_pick(struct store_retention *retention,
-                                  const struct store_retention_place *place, int64_t age_ms,
+                                  const struct store_retention_round *round, int64_t age_ms,
                                   size_t limit, struct store_retention_batch *ret, struct err *err);
 /* Every column of saga, journal and late_report of each picked saga, as one JSON object without a
  * line end; payloads are base64, what is NULL is left out. Borrowed during the call; a return

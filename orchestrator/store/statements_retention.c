@@ -18,28 +18,28 @@
 
 const struct stmt purge_stmts[PURGE_COUNT] = {
     /* clang-format off */
-    /* $1, $2: behind this saga, $3: up to this shard; $4: age, $5: how many to look at. First what is
-     * old enough to be looked at, in the order of the primary key and without a lock; then, of
-     * those, what may go. The last row is the last saga that was looked at, and says how many. */
-    [PURGE_PICK] = { "purge_pick", 5, { OID_INT2, OID_UUID, OID_INT2, OID_INT8, OID_INT8 },
-        "WITH c AS MATERIALIZED (SELECT s.shard, s.saga_uid"
-        " FROM generate_series($1::int4, $3::int4) AS d (shard)"
-        " CROSS JOIN LATERAL (SELECT o.shard, o.saga_uid FROM saga o WHERE o.shard = d.shard::int2"
-        " AND o.saga_uid > CASE WHEN d.shard = $1 THEN $2"
-        " ELSE '00000000-0000-0000-0000-000000000000' END"
-        " AND o.saga_uid < " FIRST_UUID_BEFORE("$4")
-        " ORDER BY o.shard, o.saga_uid LIMIT $5) s LIMIT $5),"
+    /* $1, $2: of these shards, in this order, what is behind these sagas; $3: age, $4: how many of
+     * one shard to look at, $5: of all. First what is old enough to be looked at, by the primary key
+     * and without a lock; then, of those, what may go. A row for each that was looked at. */
+    [PURGE_PICK] = { "purge_pick", 5,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8, OID_INT8, OID_INT8 },
+        "WITH c AS MATERIALIZED (SELECT d.n, s.shard, s.saga_uid"
+        " FROM unnest($1, $2) WITH ORDINALITY AS d (shard, uid, n)"
+        " CROSS JOIN LATERAL (SELECT o.shard, o.saga_uid FROM saga o WHERE o.shard = d.shard"
+        " AND o.saga_uid > d.uid AND o.saga_uid < " FIRST_UUID_BEFORE("$3")
+        " ORDER BY o.shard, o.saga_uid LIMIT $4) s ORDER BY d.n LIMIT $5),"
         " p AS MATERIALIZED (SELECT s.shard, s.saga_uid FROM c"
         " JOIN saga s ON s.shard = c.shard AND s.saga_uid = c.saga_uid"
         " WHERE s.state IN ('SUCCEEDED', 'COMPENSATED', 'ABANDONED') AND NOT s.doubt"
-        " AND s.ended_at < now() - $4 * interval '1 millisecond'"
+        " AND s.ended_at < now() - $3 * interval '1 millisecond'"
         " AND NOT EXISTS (SELECT FROM outbox e WHERE e.shard = s.shard AND e.saga_uid = s.saga_uid)"
-        " ORDER BY s.shard, s.saga_uid FOR UPDATE OF s SKIP LOCKED)"
-        " (SELECT p.shard, p.saga_uid, true, j.entries, j.bytes FROM p CROSS JOIN LATERAL (SELECT"
-        " count(*) AS entries, coalesce(sum(octet_length(e.output)), 0)::bigint AS bytes"
-        " FROM journal e WHERE e.shard = p.shard AND e.saga_uid = p.saga_uid) j)"
-        " UNION ALL (SELECT c.shard, c.saga_uid, false, (SELECT count(*) FROM c), 0::bigint FROM c"
-        " ORDER BY c.shard DESC, c.saga_uid DESC LIMIT 1)" },
+        " FOR UPDATE OF s SKIP LOCKED)"
+        " SELECT c.shard, c.saga_uid, p.saga_uid IS NOT NULL, j.entries, j.bytes"
+        " FROM c LEFT JOIN p ON p.shard = c.shard AND p.saga_uid = c.saga_uid"
+        " CROSS JOIN LATERAL (SELECT count(*) AS entries,"
+        " coalesce(sum(octet_length(e.output)), 0)::bigint AS bytes"
+        " FROM journal e WHERE e.shard = p.shard AND e.saga_uid = p.saga_uid) j"
+        " ORDER BY c.n, c.saga_uid" },
 
     /* Whatever columns the tables have. */
     [PURGE_LINES] = { "purge_lines", 2, { OID_INT2_ARRAY, OID_UUID_ARRAY },

@@ -134,18 +134,18 @@ static struct store_retention_batch batch;
 /* Goes over all shards with batches of `limit`; returns how many there were. */
 static int run_round(struct store_retention *store, size_t limit, size_t *ret_purged)
 {
-    struct store_retention_place place = { .shard = 0, .last_shard = 255 };
+    struct store_retention_round round = { .next = 250 };
     struct err err;
     int batches = 0;
     *ret_purged = 0;
     do {
         assert_true(batches < 1000);
-        ASSERT_OK(store_retention_pick(store, &place, HOUR_MS, limit, &batch, &err), &err);
+        ASSERT_OK(store_retention_pick(store, &round, HOUR_MS, limit, &batch, &err), &err);
         assert_true(batch.count <= limit);
         if (batch.count)
             ASSERT_OK(store_retention_delete(store, &batch, NULL, FOR_EVER, &err), &err);
         *ret_purged += batch.count;
-        place = batch.after;
+        round = batch.after;
         batches++;
     } while (!batch.round_over);
     return batches;
@@ -173,6 +173,32 @@ static void test_r3_a_round_ends_with_no_rows_with_one_batch_and_with_many(void 
     assert_int_equal(run_round(store, 100, &purged), 11);
     assert_int_equal(purged, 999);
     assert_int_equal(fixture_count(conn, COUNT_SAGAS), 101);
+    store = store_retention_free(store);
+    PQfinish(conn);
+}
+
+/* What was written together goes together, so that a batch comes to few pages: not one shard's
+ * sagas of all times. */
+static void test_r3_all_shards_are_gone_through_side_by_side(void **state)
+{
+    (void)state;
+    enum { LIMIT = 256, BATCHES = 4 };
+    char conninfo[POSTGRES_CONNINFO_SIZE];
+    PGconn *conn = retention_database(postgres, "sides", conninfo);
+    make_sagas(conn, 0, 3 * LIMIT * BATCHES - 1, 1, "2 hours"); /* in the order of their start */
+    struct store_retention *store;
+    struct store_retention_round round = { .next = 77 };
+    struct err err;
+    ASSERT_OK(store_retention_new(conninfo, -1, &store, &err), &err);
+    for (int i = 0; i < BATCHES; i++) {
+        ASSERT_OK(store_retention_pick(store, &round, HOUR_MS, LIMIT, &batch, &err), &err);
+        assert_int_equal(batch.count, LIMIT);
+        ASSERT_OK(store_retention_delete(store, &batch, NULL, FOR_EVER, &err), &err);
+        round = batch.after;
+    }
+    assert_int_equal(fixture_count(conn, "SELECT min(substr(saga_id, 2)::int8) FROM saga"),
+                     LIMIT * BATCHES);
+    assert_int_equal(fixture_count(conn, COUNT_SAGAS), 2 * LIMIT * BATCHES);
     store = store_retention_free(store);
     PQfinish(conn);
 }
@@ -286,7 +312,7 @@ static void test_a_late_report_and_a_purge_do_not_miss_each_other(void **state)
     char conninfo[POSTGRES_CONNINFO_SIZE];
     PGconn *conn = retention_database(postgres, "late", conninfo);
     struct store *store = fixture_store(conninfo);
-    const struct store_retention_place all = { .shard = 0, .last_shard = 255 };
+    const struct store_retention_round all = { .next = 0 };
     struct store_retention *purge;
     struct session session;
     struct copy copies[2];
@@ -551,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_r1_q3_what_ended_long_ago_is_purged_and_nothing_else),
         cmocka_unit_test(test_keys_are_forgotten_when_their_time_is_over_and_no_saga_is_there),
         cmocka_unit_test(test_r3_a_round_ends_with_no_rows_with_one_batch_and_with_many),
+        cmocka_unit_test(test_r3_all_shards_are_gone_through_side_by_side),
         cmocka_unit_test(test_r3_long_journals_make_small_batches),
         cmocka_unit_test(test_r3_a_locked_saga_is_left_out_and_held_up_by_nobody),
         cmocka_unit_test(test_r3_two_purgers_share_the_work),
