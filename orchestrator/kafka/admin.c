@@ -392,6 +392,20 @@ static int has_offsets(struct groups *groups, const char *group, int timeout_ms,
     return 0;
 }
 
+/* All groups of all brokers, or an error: of a group that is not in the list nobody would be asked.
+ */
+static int groups_list(struct groups *groups, const struct question *question, struct err *err)
+{
+    size_t failed;
+    const rd_kafka_ListConsumerGroups_result_t *result =
+        rd_kafka_event_ListConsumerGroups_result(question->answer);
+    const rd_kafka_error_t **errors = rd_kafka_ListConsumerGroups_result_errors(result, &failed);
+    if (failed)
+        return broker_error_set(err, rd_kafka_error_code(errors[0]), "the groups");
+    groups->found = rd_kafka_ListConsumerGroups_result_valid(result, &groups->count);
+    return 0;
+}
+
 static int groups_look(struct groups *groups, const char *first, int timeout_ms, struct err *err)
 {
     int has = has_offsets(groups, first, timeout_ms, err);
@@ -406,11 +420,10 @@ static int groups_look(struct groups *groups, const char *first, int timeout_ms,
         rd_kafka_ListConsumerGroups(groups->handle, question.options, question.queue);
         rc = question_wait(&question, "the groups", err);
     }
-    if (rc == 0) {
-        groups->found = rd_kafka_ListConsumerGroups_result_valid(
-            rd_kafka_event_ListConsumerGroups_result(question.answer), &groups->count);
+    if (rc == 0)
+        rc = groups_list(groups, &question, err);
+    if (rc == 0)
         rc = groups_all(groups, err);
-    }
     question_done(&question);
     return rc;
 }
