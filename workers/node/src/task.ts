@@ -333,8 +333,8 @@ export class Task {
    *  is no reason to break off a call whose outcome would be unknown. For fetch and its like. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
-    if (this.#told === 'lost' && !this.#abort.signal.aborted) {
-      this.#abort.abort(new LeaseLost());
+    if (this.#told === 'lost' || this.#lease.stop() === 'lost') {
+      this.#abort.abort(new LeaseLost()); // the first time counts
     }
     return this.#abort.signal;
   }
