@@ -27,18 +27,17 @@ const struct stmt purge_stmts[PURGE_COUNT] = {
         " FROM unnest($1, $2) WITH ORDINALITY AS d (shard, uid, n)"
         " CROSS JOIN LATERAL (SELECT o.shard, o.saga_uid FROM saga o WHERE o.shard = d.shard"
         " AND o.saga_uid > d.uid AND o.saga_uid < " FIRST_UUID_BEFORE("$3")
-        " ORDER BY o.shard, o.saga_uid LIMIT $4) s ORDER BY d.n LIMIT $5),"
-        " p AS MATERIALIZED (SELECT s.shard, s.saga_uid FROM c"
-        " JOIN saga s ON s.shard = c.shard AND s.saga_uid = c.saga_uid"
-        " WHERE s.state IN ('SUCCEEDED', 'COMPENSATED', 'ABANDONED') AND NOT s.doubt"
+        " ORDER BY o.shard, o.saga_uid LIMIT $4) s ORDER BY d.n LIMIT $5)"
+        " SELECT c.shard, c.saga_uid, p.found IS NOT NULL, j.entries, j.bytes FROM c"
+        " LEFT JOIN LATERAL (SELECT true AS found FROM saga s"
+        " WHERE s.shard = c.shard AND s.saga_uid = c.saga_uid"
+        " AND s.state IN ('SUCCEEDED', 'COMPENSATED', 'ABANDONED') AND NOT s.doubt"
         " AND s.ended_at < now() - $3 * interval '1 millisecond'"
         " AND NOT EXISTS (SELECT FROM outbox e WHERE e.shard = s.shard AND e.saga_uid = s.saga_uid)"
-        " FOR UPDATE OF s SKIP LOCKED)"
-        " SELECT c.shard, c.saga_uid, p.saga_uid IS NOT NULL, j.entries, j.bytes"
-        " FROM c LEFT JOIN p ON p.shard = c.shard AND p.saga_uid = c.saga_uid"
-        " CROSS JOIN LATERAL (SELECT count(*) AS entries,"
-        " coalesce(sum(octet_length(e.output)), 0)::bigint AS bytes"
-        " FROM journal e WHERE e.shard = p.shard AND e.saga_uid = p.saga_uid) j"
+        " FOR UPDATE OF s SKIP LOCKED) p ON true"
+        " LEFT JOIN LATERAL (SELECT count(*) AS entries,"
+        " coalesce(sum(octet_length(e.output)), 0)::bigint AS bytes FROM journal e"
+        " WHERE p.found AND e.shard = c.shard AND e.saga_uid = c.saga_uid) j ON true"
         " ORDER BY c.n, c.saga_uid" },
 
     /* Whatever columns the tables have. */
