@@ -18,17 +18,21 @@ node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 18 ||
     skip "node 18.19 or newer is needed, this is $(node --version)"
 command -v npm >/dev/null || skip "no npm here (Debian: npm)"
 
+limit() { # command: macOS has no timeout
+    if command -v timeout >/dev/null; then timeout "$fetch_s" "$@"; else "$@"; fi
+}
+
 fetch() { # folder: what its lock file says, unless npm did so since that was written
     [ "$1/node_modules/.package-lock.json" -nt "$1/package-lock.json" ] && return
     # Of the npm that may have called this one its settings are not taken: they are about another package.
-    timeout "$fetch_s" env -u npm_config_prefix -u npm_config_local_prefix -u npm_config_install_links \
+    limit env -u npm_config_prefix -u npm_config_local_prefix -u npm_config_install_links \
         npm --prefix "$1" ci --ignore-scripts --no-audit --no-fund >"$1/.npm.log" 2>&1 ||
         skip "its packages cannot be fetched: $(grep -m 1 error "$1/.npm.log" || echo "no answer")"
     rm "$1/.npm.log"
 }
 
 exec 9>"$here/.build.lock"
-flock 9 # others may want it at the same time
+! command -v flock >/dev/null || flock 9 # others may want it at the same time
 fetch "$here"
 (cd "$here" && node_modules/.bin/tsc)
 for folder in "$@"; do

@@ -41,6 +41,8 @@ const DONE = "SELECT saga_guard.done($1::text, $2::text, $3::text, $4::integer, 
 
 const IDLE = 'I';
 const STATEMENT_COMPLETION_UNKNOWN = '40003';
+/** The session is ended: by an administrator, a crash, with its database, after being idle. */
+const SHUTDOWN = /^57P0[1-5]$/;
 /** SQLSTATEs of class 00 are those of notices and lesser ones; their severity is in the server's language. */
 const LESS_THAN_A_WARNING = /^00/;
 
@@ -198,6 +200,7 @@ class PgDriver implements Driver {
 
   retryOf(error: unknown, code: string): Retry {
     const sqlstate = sqlstateOf(error);
+    this.#isLost ||= SHUTDOWN.test(sqlstate); // the end of the connection follows
     if (this.#isLost) {
       code = 'GUARD_CONNECTION';
     } else if (sqlstate !== '') {
