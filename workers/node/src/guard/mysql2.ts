@@ -13,7 +13,7 @@
  * transaction that the caller begins and ends.
  */
 
-import type { Connection, Pool, PoolConnection, ResultSetHeader, RowDataPacket } from 'mysql2/promise';
+import type { Connection, Pool, PoolConnection, ResultSetHeader, RowDataPacket, TypeCastField } from 'mysql2/promise';
 
 import { Retry, textOfError, Unknown } from '../outcome.js';
 import type { Task } from '../task.js';
@@ -44,6 +44,9 @@ const ROLLED_BACK: readonly number[] = [1213, 1205, 1020, 3101];
 
 const COLUMNS = '(namespace, definition, saga_id, run, step, operation, fence, state, saga_started_us)';
 const FLOOR = '(SELECT floor_us FROM saga_guard_floor WHERE only_row = 1 LOCK IN SHARE MODE)';
+
+/** Rows as they come, whatever the connection makes of them. */
+const AS_TEXT = { rowsAsArray: true, typeCast: (field: TypeCastField) => field.string() };
 
 /**
  * The statements of sql/guard/mysql.sql, which says why they are as they are; and, in place of 3 and 4 for
@@ -132,7 +135,7 @@ class Mysql2Driver implements Driver {
   }
 
   async #ask(sql: string): Promise<Entry> {
-    const [rows] = await this.#conn.query<RowDataPacket[][]>({ sql, rowsAsArray: true, typeCast: true });
+    const [rows] = await this.#conn.query<RowDataPacket[][]>({ sql, ...AS_TEXT });
     const [answer, outputHex] = rows[0] ?? [];
     return [answer, outputHex];
   }
