@@ -11,8 +11,6 @@
 #include "base/mem.h"
 #include "support/wait.h"
 
-#include <saga/v1/operator.pb-c.h>
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +22,6 @@ enum {
     RECORDS_QUICK = 50000,
     WARM_UP_MS = 2000,
     LOOK_MS = 20,
-    CALL_LIMIT_MS = 5000,
     END_LIMIT_MS = 300000,
 };
 /* Of the rate of batched starts; of what had ended before the purge began; of a step's p99. */
@@ -89,26 +86,6 @@ static void configure(struct kafka_bench *bench, const char *topic, const char *
 
 /* --- sagas that end --------------------------------------------------------------------------- */
 
-static int64_t succeeded(struct client *client)
-{
-    static const Saga__V1__GetStatusRequest ask = SAGA__V1__GET_STATUS_REQUEST__INIT;
-    ProtobufCMessage *reply;
-    struct err err;
-    int64_t value = -1;
-    stage_require(client_call(client, "/saga.v1.OperatorService/GetStatus", &ask.base,
-                              &saga__v1__get_status_response__descriptor, CALL_LIMIT_MS, &reply,
-                              &err),
-                  &err, "GetStatus");
-    const Saga__V1__GetStatusResponse *status = (const void *)reply;
-    for (size_t i = 0; i < status->n_counters; i++)
-        if (strcmp(status->counters[i]->name, "sagas_succeeded") == 0)
-            value = status->counters[i]->value;
-    protobuf_c_message_free_unpacked(reply, NULL);
-    if (value < 0)
-        stage_give_up("GetStatus", "no counter sagas_succeeded");
-    return value;
-}
-
 /* Sagas a second from 2 s after the first one ended until 19 of 20 have. */
 static double measure_rate(struct kafka_bench *bench)
 {
@@ -117,7 +94,7 @@ static double measure_rate(struct kafka_bench *bench)
     stage_require(client_new(bench->stage.target, &client, &err), &err, "client");
     int64_t first_ms = 0, begin_ms = 0, begin = 0, end_ms = 0, end = 0;
     int64_t limit_ms = clock_mono_ms(&clock_system) + END_LIMIT_MS, done = 0;
-    while ((done = succeeded(client)) < bench->records) {
+    while ((done = stage_counter(client, "sagas_succeeded")) < bench->records) {
         int64_t now = clock_mono_ms(&clock_system);
         if (now > limit_ms)
             stage_give_up("kafka", "not all sagas ended in time");

@@ -6,6 +6,7 @@
 #include "support/wait.h"
 
 #include <saga/v1/definition.pb-c.h>
+#include <saga/v1/operator.pb-c.h>
 
 #include <signal.h>
 #include <stdio.h>
@@ -115,25 +116,32 @@ double stage_limit(struct stage *stage)
 
 /* --- sagad ----------------------------------------------------------------------------------- */
 
-static int register_definition(struct client *client, struct err *err)
+static int define(struct client *client, const char *name, const char *handler, size_t step_count,
+                  struct err *err)
 {
+    static const char *const names[STAGE_STEPS_MAX] = { "one", "two",   "three", "four", "five",
+                                                        "six", "seven", "eight", "nine", "ten" };
     Saga__V1__RegisterDefinitionRequest request = SAGA__V1__REGISTER_DEFINITION_REQUEST__INIT;
     Saga__V1__SagaDefinition definition = SAGA__V1__SAGA_DEFINITION__INIT;
-    Saga__V1__Step steps[3] = { SAGA__V1__STEP__INIT, SAGA__V1__STEP__INIT, SAGA__V1__STEP__INIT };
-    Saga__V1__Operation actions[3] = { SAGA__V1__OPERATION__INIT, SAGA__V1__OPERATION__INIT,
-                                       SAGA__V1__OPERATION__INIT };
-    Saga__V1__Step *pointers[3];
-    static const char *const names[] = { "one", "two", "three" };
-    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+    Saga__V1__Step steps[STAGE_STEPS_MAX];
+    Saga__V1__Operation actions[STAGE_STEPS_MAX];
+    Saga__V1__Step *pointers[STAGE_STEPS_MAX];
+    if (step_count > STAGE_STEPS_MAX)
+        stage_give_up(name, "too many steps");
+    for (size_t i = 0; i < step_count; i++) {
+        saga__v1__operation__init(&actions[i]);
+        saga__v1__step__init(&steps[i]);
         actions[i].effect = SAGA__V1__EFFECT__EFFECT_IDEMPOTENT;
+        if (handler)
+            actions[i].handler = (char *)handler;
         steps[i].name = (char *)names[i];
         steps[i].action = &actions[i];
         steps[i].undo_case = SAGA__V1__STEP__UNDO_NO_COMPENSATION;
         steps[i].no_compensation = true;
         pointers[i] = &steps[i];
     }
-    definition.name = "bench";
-    definition.n_steps = ARRAY_LEN(steps);
+    definition.name = (char *)name;
+    definition.n_steps = step_count;
     definition.steps = pointers;
     request.definition = &definition;
     ProtobufCMessage *reply;
@@ -143,6 +151,12 @@ static int register_definition(struct client *client, struct err *err)
     if (rc == 0)
         protobuf_c_message_free_unpacked(reply, NULL);
     return rc;
+}
+
+void stage_define(struct client *client, const char *name, const char *handler, size_t step_count)
+{
+    struct err err;
+    stage_require(define(client, name, handler, step_count, &err), &err, name);
 }
 
 void stage_sagad_start(struct stage *stage, const char *const *arguments)
@@ -157,7 +171,7 @@ void stage_sagad_start(struct stage *stage, const char *const *arguments)
     stage->sagad = stage_start(argv);
     stage_require(client_new(stage->target, &client, &err), &err, "client");
     int64_t end_ms = clock_mono_ms(&clock_system) + START_LIMIT_MS;
-    while (register_definition(client, &err) != 0) {
+    while (define(client, "bench", NULL, 3, &err) != 0) {
         if (err.code != ERR_UNAVAILABLE || clock_mono_ms(&clock_system) > end_ms ||
             !test_process_running(stage->sagad))
             stage_give_up("register", err.msg);
@@ -177,23 +191,66 @@ void stage_sagad_stop(struct stage *stage)
     stage->sagad = test_process_free(stage->sagad);
 }
 
-/* User and system time of all its threads. */
-double stage_cpu_us(const struct stage *stage)
+int64_t stage_counter(struct client *client, const char *name)
 {
-    char path[64], text[1024] = "";
-    unsigned long user, system;
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat",
-                   (int)test_process_pid(stage->sagad)); /* fits */
+    static const Saga__V1__GetStatusRequest ask = SAGA__V1__GET_STATUS_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    struct err err;
+    int64_t value = -1;
+    stage_require(client_call(client, "/saga.v1.OperatorService/GetStatus", &ask.base,
+                              &saga__v1__get_status_response__descriptor, CALL_LIMIT_MS, &reply,
+                              &err),
+                  &err, "GetStatus");
+    const Saga__V1__GetStatusResponse *status = (const void *)reply;
+    for (size_t i = 0; i < status->n_counters; i++)
+        if (strcmp(status->counters[i]->name, name) == 0)
+            value = status->counters[i]->value;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    if (value < 0)
+        stage_give_up("GetStatus has no counter", name);
+    return value;
+}
+
+/* --- what processes use ---------------------------------------------------------------------- */
+
+/* The first line of a file of the process. */
+static void read_proc(const struct test_process *process, const char *name, char *text, int size)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)test_process_pid(process),
+                   name); /* fits */
     FILE *file = fopen(path, "re");
-    if (!file || !fgets(text, sizeof(text), file))
+    if (!file || !fgets(text, size, file))
         stage_give_up(path, "cannot be read");
     (void)fclose(file); /* only read */
+}
+
+double stage_process_cpu_us(const struct test_process *process)
+{
+    char text[1024] = "";
+    unsigned long user, system;
+    read_proc(process, "stat", text, sizeof(text));
     /* The 14th and 15th field; the 2nd may hold blanks, but no ")" follows it. */
     const char *rest = strrchr(text, ')');
     if (!rest || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
                         &system) != 2)
-        stage_give_up(path, "is not as expected");
+        stage_give_up("/proc/PID/stat is not as expected", text);
     return (double)(user + system) * 1e6 / (double)sysconf(_SC_CLK_TCK);
+}
+
+double stage_cpu_us(const struct stage *stage)
+{
+    return stage_process_cpu_us(stage->sagad);
+}
+
+double stage_process_rss_mib(const struct test_process *process)
+{
+    char text[256] = "";
+    unsigned long pages;
+    read_proc(process, "statm", text, sizeof(text));
+    if (sscanf(text, "%*u %lu", &pages) != 1)
+        stage_give_up("/proc/PID/statm is not as expected", text);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
 }
 
 /* --- workers and load ------------------------------------------------------------------------ */

@@ -12,7 +12,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { STAGE_ARGUMENTS_MAX = 8 };
+enum { STAGE_ARGUMENTS_MAX = 8, STAGE_STEPS_MAX = 10 };
 
 struct stage {
     const char *name; /* of the benchmark, before its messages */
@@ -43,7 +43,15 @@ double stage_number(const json_t *object, const char *name);
  * of three steps is registered. */
 void stage_sagad_start(struct stage *stage, const char *const *arguments);
 void stage_sagad_stop(struct stage *stage);
-double stage_cpu_us(const struct stage *stage); /* user and system time of sagad's threads */
+/* Another definition, of steps in a sequence. `handler` serves all of them; NULL: each has its own,
+ * "<name>.<step>". */
+void stage_define(struct client *client, const char *name, const char *handler, size_t step_count);
+int64_t stage_counter(struct client *client, const char *name); /* one of GetStatus */
+
+/* User and system time of all threads, and memory that is resident. */
+double stage_process_cpu_us(const struct test_process *process);
+double stage_process_rss_mib(const struct test_process *process);
+double stage_cpu_us(const struct stage *stage); /* sagad's */
 
 struct test_process *stage_worker_start(struct stage *stage);
 json_t *stage_worker_stop(struct test_process *worker); /* in good order; what it measured */
