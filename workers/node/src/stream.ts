@@ -82,9 +82,10 @@ export class Stream {
     this.#credentials = channelCredentials(tls);
     this.#options = {
       ...channelOptions(maxMessageBytes, tls),
-      // While nobody answers the library tries again by itself, with 20 % of jitter.
-      'grpc.initial_reconnect_backoff_ms': BACKOFF_MIN_MS * 1.5,
-      'grpc.max_reconnect_backoff_ms': BACKOFF_MAX_MS * 0.8,
+      // While nobody answers the library tries again by itself, so long after it began the time before, with
+      // 20 % of jitter. Only longer attempts than the first pause follow each other at once.
+      'grpc.initial_reconnect_backoff_ms': 4 * BACKOFF_MIN_MS,
+      'grpc.max_reconnect_backoff_ms': 0.8 * BACKOFF_MAX_MS,
     };
   }
 
