@@ -67,6 +67,11 @@ const struct config_option config_options[CONFIG_COUNT] = {
     [CONFIG_RESIDENT_SAGAS_MAX] = { "resident-sagas-max", "SAGAD_RESIDENT_SAGAS_MAX",
         CONFIG_TYPE_INTEGER, "200000", 100, 100000000, false, BOTH,
         "Sagas kept in memory; beyond that those at rest wait in the database alone." },
+    [CONFIG_PAYLOAD_BYTES_MAX] = { "payload-bytes-max", "SAGAD_PAYLOAD_BYTES_MAX",
+        CONFIG_TYPE_INTEGER, "262144", LIMIT_PAYLOAD_BYTES, LIMIT_PAYLOAD_BYTES_MOST, false, BOTH,
+        "Most bytes of an input, an output or a signal's payload. The same for all on one database;"
+        " workers have a limit of their own for outputs. What was taken before stays, whatever is"
+        " set later." },
     [CONFIG_OPEN_FILES] = { "open-files", "SAGAD_OPEN_FILES", CONFIG_TYPE_INTEGER, "65536", 256,
         1048576, false, BOTH,
         "Open files to ask the system for; each connection needs one. A lower hard limit is"

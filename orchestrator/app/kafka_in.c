@@ -138,6 +138,7 @@ int kafka_in_start(const struct kafka_in_options *options, struct kafka_in **ret
         .clock = &clock_system,
         .rng_seed = options->rng_seed,
         .key_memory_ms = config_number(config, CONFIG_KEY_MEMORY),
+        .payload_bytes_max = (size_t)config_number(config, CONFIG_PAYLOAD_BYTES_MAX),
         .started = on_started,
         .mark = on_mark,
         .ctx = in,

@@ -276,6 +276,7 @@ static int start_rpc(struct serve *serve, const struct serve_options *options, s
         .node = serve->node,
         .threads = (int)config_number(options->config, CONFIG_RPC_THREADS),
         .streams_max = (size_t)config_number(options->config, CONFIG_STREAMS_MAX),
+        .payload_bytes_max = (size_t)config_number(options->config, CONFIG_PAYLOAD_BYTES_MAX),
     };
     if (rpc_server_start(&rpc_options, &serve->rpc, err) != 0)
         return err->code;

@@ -5,9 +5,11 @@
 #include <stdint.h>
 
 enum {
-    LIMIT_PAYLOAD_BYTES = 256 * 1024,       /* input, output */
-    LIMIT_TASK_BYTES = 3 * 1024 * 1024,     /* request of a task in total */
-    LIMIT_MESSAGE_BYTES = 4 * 1024 * 1024,  /* one gRPC message */
+    LIMIT_PAYLOAD_BYTES = 256 * 1024,           /* input, output: unless it is raised, ... */
+    LIMIT_PAYLOAD_BYTES_MOST = 1024 * 1024,     /* ... up to here */
+    LIMIT_TASK_BYTES = 3 * 1024 * 1024,         /* request of a task in total */
+    LIMIT_MESSAGE_BYTES = 4 * 1024 * 1024,      /* one gRPC message */
+    LIMIT_TASK_MESSAGE_BYTES = 6 * 1024 * 1024, /* one with a single task in it */
     LIMIT_REGISTER_BYTES = 5 * 1024 * 1024, /* the one that is larger: a set of descriptors in it */
     LIMIT_DESCRIPTORS_BYTES = 2 * 1024 * 1024, /* what is kept of them with a revision */
     LIMIT_JOURNAL_ENTRIES = 10000,             /* a saga; then parked */
@@ -40,6 +42,12 @@ enum {
     LIMIT_LOST_LEASES = 1000,  /* lost_leases_max */
     ATTEMPT_LEAST_MS = 100,    /* the shortest attempt_timeout; a window with less left is over */
 };
+
+/* What an action answers comes on top of its task's request in its compensation's, and once more
+ * beside it. */
+_Static_assert(LIMIT_TASK_BYTES + 2 * LIMIT_PAYLOAD_BYTES_MOST + 64 * 1024 <=
+                   LIMIT_TASK_MESSAGE_BYTES,
+               "whatever an action answers, its compensation's task fits into a message");
 
 /* A saga may be asked to begin so far ahead. */
 #define LIMIT_START_AT_MS (INT64_C(366) * 24 * 3600 * 1000)

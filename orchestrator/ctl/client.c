@@ -36,7 +36,7 @@ int client_new(const char *address, struct client **ret, struct err *err)
         arg_integer("grpc.enable_http_proxy", 0), /* a proxy of the environment is not for us */
         arg_integer("grpc.service_config_disable_resolution", 1),
         arg_integer("grpc.use_local_subchannel_pool", 1), /* a connection of its own */
-        arg_integer("grpc.max_receive_message_length", LIMIT_MESSAGE_BYTES),
+        arg_integer("grpc.max_receive_message_length", LIMIT_TASK_MESSAGE_BYTES),
         arg_integer("grpc.max_metadata_size", METADATA_BYTES_MAX),
     };
     const grpc_channel_args all = { .num_args = ARRAY_LEN(args), .args = args };

@@ -474,6 +474,8 @@ int kafka_ingest_start(const struct kafka_ingest_options *options, struct kafka_
         return err_set(err, ERR_NOMEM, "ingest: out of memory");
     }
     ingest->options = *options;
+    if (!ingest->options.payload_bytes_max)
+        ingest->options.payload_bytes_max = LIMIT_PAYLOAD_BYTES;
     ingest->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = ingest->wake_fd < 0 ? err_set(err, ERR_UNAVAILABLE, "ingest: %s", strerror(errno)) : 0;
     for (size_t i = 0; rc == 0 && i < options->rule_count; i++) {

@@ -43,7 +43,8 @@ struct kafka_ingest_options { /* rules and texts borrowed until kafka_ingest_sto
     const char *node; /* owner of the sagas; it has joined */
     const struct clock *clock;
     uint64_t rng_seed;
-    int64_t key_memory_ms; /* how long a key is remembered after its saga; -1: for ever */
+    int64_t key_memory_ms;    /* how long a key is remembered after its saga; -1: for ever */
+    size_t payload_bytes_max; /* of an input; 0: LIMIT_PAYLOAD_BYTES */
     /* These sagas were started, durably, and are this node's. False: not now; asked again soon, and
      * nothing more is started meanwhile. thread: a rule's. */
     bool (*started)(void *ctx, const struct kafka_started *started);

@@ -245,7 +245,8 @@ static int message_read(struct run *run, size_t i, struct kafka_record *record, 
         return (int)err->code;
     if (i < batch->read_count)
         return 0;
-    if (kafka_record_read(run->rule, run->definition, record, &batch->verdicts[i], err))
+    if (kafka_record_read(run->rule, run->definition, run->ingest->options.payload_bytes_max,
+                          record, &batch->verdicts[i], err))
         return (int)err->code;
     batch->read_count = i + 1;
     return 0;

@@ -14,6 +14,7 @@
 struct reading {
     const struct kafka_rule *rule;
     const struct definition *definition;
+    size_t payload_bytes_max;
     const struct kafka_record *record;
     const struct schema *schema;
     const struct schema_message *type; /* of the input; NULL: none */
@@ -269,7 +270,7 @@ static int decode(struct reading *reading)
 {
     const struct kafka_bytes *value = &reading->record->value;
     bool is_text = reading->rule->value == KAFKA_VALUE_JSON && reading->type;
-    size_t max = is_text ? LIMIT_MESSAGE_BYTES : LIMIT_PAYLOAD_BYTES;
+    size_t max = is_text ? LIMIT_MESSAGE_BYTES : reading->payload_bytes_max;
     if (value->size > max)
         return die(reading, KAFKA_REASON_VALUE_TOO_LARGE, "the value has %zu bytes, at most %zu",
                    value->size, max);
@@ -279,10 +280,10 @@ static int decode(struct reading *reading)
         rc = decode_json(reading);
     else if (reading->type)
         rc = decode_protobuf(reading);
-    if (!rc && !reading->is_settled && reading->input.size > LIMIT_PAYLOAD_BYTES)
+    if (!rc && !reading->is_settled && reading->input.size > reading->payload_bytes_max)
         return die(reading, KAFKA_REASON_VALUE_TOO_LARGE,
-                   "the value has %zu bytes as protobuf, at most %d", reading->input.size,
-                   LIMIT_PAYLOAD_BYTES);
+                   "the value has %zu bytes as protobuf, at most %zu", reading->input.size,
+                   reading->payload_bytes_max);
     return rc;
 }
 
@@ -358,15 +359,19 @@ static int start(struct reading *reading)
 }
 
 int kafka_record_read(const struct kafka_rule *rule, const struct definition *definition,
-                      const struct kafka_record *record, struct kafka_verdict *ret, struct err *err)
+                      size_t payload_bytes_max, const struct kafka_record *record,
+                      struct kafka_verdict *ret, struct err *err)
 {
     /* In this order: what is not the rule's is passed over before anything is wrong with it. */
     static step_fn *const steps[] = { filter_by_headers, look_at_key, look_at_null, decode,
                                       filter_by_fields,  make_key,    start };
     struct kafka_verdict verdict = { 0 };
-    struct reading reading = {
-        .rule = rule, .definition = definition, .record = record, .verdict = &verdict, .err = err
-    };
+    struct reading reading = { .rule = rule,
+                               .definition = definition,
+                               .payload_bytes_max = payload_bytes_max,
+                               .record = record,
+                               .verdict = &verdict,
+                               .err = err };
     int rc = kafka_rule_check(rule, definition, err);
     if (rc)
         return rc;

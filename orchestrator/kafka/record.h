@@ -72,10 +72,10 @@ void kafka_verdict_done(struct kafka_verdict *verdict);
 
 /* The definition is the revision for new sagas, with its types. 0 whatever the record is; an error
  * is none of the record's: ERR_NOMEM, ERR_INTERNAL, or what kafka_rule_check says of the two. The
- * caller frees what 0 gave (kafka_verdict_done). */
+ * caller frees what 0 gave (kafka_verdict_done). An input has payload_bytes_max bytes at most. */
 MUST_USE int kafka_record_read(const struct kafka_rule *rule, const struct definition *definition,
-                               const struct kafka_record *record, struct kafka_verdict *ret,
-                               struct err *err);
+                               size_t payload_bytes_max, const struct kafka_record *record,
+                               struct kafka_verdict *ret, struct err *err);
 
 /* CRC-32 as zlib, gzip and Python's zlib.crc32 have it. Start with 0; go on with what it returned.
  */

@@ -212,7 +212,8 @@ static int message_check(struct check *check, const rd_kafka_message_t *message,
     struct kafka_record record;
     struct kafka_verdict verdict = { 0 };
     if (records_record(&check->batch, message, &record, err) ||
-        kafka_record_read(check->work->rule, check->work->definition, &record, &verdict, err))
+        kafka_record_read(check->work->rule, check->work->definition,
+                          check->work->ingest->options.payload_bytes_max, &record, &verdict, err))
         return (int)err->code;
     int rc = record_count(check, &record, &verdict, err);
     kafka_verdict_done(&verdict);

@@ -54,7 +54,8 @@ static int letter_read(const struct work *work, const struct store_ingest_letter
                                          .value = bytes_of(letter->has_value, &letter->value),
                                          .headers = headers.items,
                                          .header_count = headers.count };
-    int rc = kafka_record_read(work->rule, work->definition, &record, verdict, err);
+    int rc = kafka_record_read(work->rule, work->definition,
+                               work->ingest->options.payload_bytes_max, &record, verdict, err);
     headers_done(&headers);
     return rc;
 }

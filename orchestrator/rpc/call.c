@@ -354,9 +354,10 @@ static bool claim(struct call *call)
 static int check_answer(struct call *call, size_t size, struct err *err)
 {
     struct rpc_server *server = call->server;
-    if (size > LIMIT_MESSAGE_BYTES)
+    size_t most = method_reply_bytes_max(call->method);
+    if (size > most)
         return err_reason(err, ERR_LIMIT, "REPLY_TOO_LARGE",
-                          "the reply has %zu bytes, the limit is %d", size, LIMIT_MESSAGE_BYTES);
+                          "the reply has %zu bytes, the limit is %zu", size, most);
     if (size <= RPC_SMALL_ANSWER_BYTES ||
         atomic_load(&server->answer_bytes) + (long long)size <= RPC_ANSWER_BYTES_MAX)
         return 0;

@@ -59,7 +59,7 @@ struct rpc_server {
     bool (*ready)(void *ctx); /* of the options */
     void *ready_ctx;
     char *node;
-    size_t streams_max, stream_send_bytes_max, send_bytes_max, saga_watchers_max;
+    size_t streams_max, stream_send_bytes_max, send_bytes_max, saga_watchers_max, payload_bytes_max;
     int64_t watch_silence_ms;
     grpc_server *grpc;
     struct listener *listeners;
@@ -113,6 +113,8 @@ const struct method *method_find(grpc_slice path);
 size_t method_count(void);
 /* What a client may say in one message. gRPC itself bounds them by the largest of all. */
 size_t method_message_bytes_max(const struct method *method);
+/* What it may be answered in one message. */
+size_t method_reply_bytes_max(const struct method *method);
 
 /* --- the services: each owes its call one answer */
 void definition_register(struct call *call);

@@ -134,3 +134,9 @@ size_t method_message_bytes_max(const struct method *method)
     bool is_larger = method->handle == definition_register;
     return is_larger ? LIMIT_REGISTER_BYTES : LIMIT_MESSAGE_BYTES;
 }
+
+size_t method_reply_bytes_max(const struct method *method)
+{
+    bool is_larger = method->handle == worker_lease_tasks;
+    return is_larger ? LIMIT_TASK_MESSAGE_BYTES : LIMIT_MESSAGE_BYTES;
+}

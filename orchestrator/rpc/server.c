@@ -66,6 +66,8 @@ static struct rpc_server *server_new(const struct rpc_options *options)
     server->stream_send_bytes_max =
         options->stream_send_bytes_max ? options->stream_send_bytes_max : RPC_STREAM_SEND_BYTES_MAX;
     server->send_bytes_max = options->send_bytes_max ? options->send_bytes_max : RPC_SEND_BYTES_MAX;
+    server->payload_bytes_max =
+        options->payload_bytes_max ? options->payload_bytes_max : LIMIT_PAYLOAD_BYTES;
     server->saga_watchers_max =
         options->saga_watchers_max ? options->saga_watchers_max : RPC_SAGA_WATCHERS_MAX;
     server->watch_silence_ms =

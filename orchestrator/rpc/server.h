@@ -20,6 +20,7 @@ struct rpc_options {
     size_t streams_max;           /* worker streams; 0: 1,000 */
     size_t stream_send_bytes_max; /* 0: 8 MiB waiting in one stream's send queue */
     size_t send_bytes_max;        /* 0: 256 MiB waiting in all of them together */
+    size_t payload_bytes_max;     /* 0: LIMIT_PAYLOAD_BYTES; no more than ..._MOST */
     size_t saga_watchers_max;     /* WatchSaga streams; 0: 1,000 */
     int64_t watch_silence_ms;     /* then what is watched is told again; 0: 30 s */
 };

@@ -75,8 +75,8 @@ void operator_resume_saga(struct call *call)
                                     false });
 }
 
-static int read_resolve(const Saga__V1__ResolveStepRequest *request, struct verb_request *ret,
-                        struct err *err)
+static int read_resolve(const Saga__V1__ResolveStepRequest *request, size_t payload_bytes_max,
+                        struct verb_request *ret, struct err *err)
 {
     const struct verb_words words = { request->saga,     request->step,  "evidence",
                                       request->evidence, request->actor, true };
@@ -103,9 +103,9 @@ static int read_resolve(const Saga__V1__ResolveStepRequest *request, struct verb
         request->result != SAGA__V1__RESOLVE_STEP_REQUEST__RESULT__RESULT_DID_NOT_HAPPEN)
         return err_field(err, "result", "result: required: DID_HAPPEN or DID_NOT_HAPPEN");
     ret->happened = request->result == SAGA__V1__RESOLVE_STEP_REQUEST__RESULT__RESULT_DID_HAPPEN;
-    if (request->output.len > LIMIT_PAYLOAD_BYTES)
-        return err_field(err, "output", "output: at most %d bytes, not %zu", LIMIT_PAYLOAD_BYTES,
-                         request->output.len);
+    if (request->output.len > payload_bytes_max)
+        return err_field(err, "output", "output: has %zu bytes, the limit is %zu",
+                         request->output.len, payload_bytes_max);
     ret->output = (struct bytes){ request->output.data, request->output.len };
     ret->fence = request->fence;
     return 0;
@@ -115,7 +115,7 @@ void operator_resolve_step(struct call *call)
 {
     struct verb_request verb = { .kind = ENGINE_VERB_RESOLVE, .full = true };
     struct err err;
-    int rc = read_resolve((void *)call->request, &verb, &err);
+    int rc = read_resolve((void *)call->request, call->server->payload_bytes_max, &verb, &err);
     answer_verb(call, rc, &verb, &err);
 }
 

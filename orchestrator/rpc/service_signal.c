@@ -22,8 +22,8 @@ static void on_signal(struct engine_event *event)
     call_reply(call, &reply.base);
 }
 
-static int read_signal(const Saga__V1__SignalSagaRequest *request, struct engine_verb *ret,
-                       struct err *err)
+static int read_signal(const Saga__V1__SignalSagaRequest *request, size_t payload_bytes_max,
+                       struct engine_verb *ret, struct err *err)
 {
     struct store_ref ref;
     int rc = read_ref(request->saga, &ref, err);
@@ -31,9 +31,9 @@ static int read_signal(const Saga__V1__SignalSagaRequest *request, struct engine
         rc = check_text("signal", request->signal, 1, LIMIT_STEP_NAME_BYTES, err);
     if (!rc)
         rc = check_text("signal_id", request->signal_id, 1, LIMIT_SIGNAL_ID_BYTES, err);
-    if (!rc && request->payload.len > LIMIT_PAYLOAD_BYTES)
-        rc = err_field(err, "payload", "payload: has %zu bytes, the limit is %d",
-                       request->payload.len, LIMIT_PAYLOAD_BYTES);
+    if (!rc && request->payload.len > payload_bytes_max)
+        rc = err_field(err, "payload", "payload: has %zu bytes, the limit is %zu",
+                       request->payload.len, payload_bytes_max);
     if (!rc)
         rc = check_text("actor", request->actor, 0, LIMIT_ACTOR_BYTES, err);
     if (rc)
@@ -64,7 +64,7 @@ void saga_signal(struct call *call)
     verb->event.kind = ENGINE_VERB;
     verb->event.done = on_signal;
     verb->verb = ENGINE_VERB_SIGNAL;
-    if (!read_signal((void *)call->request, verb, &err)) {
+    if (!read_signal((void *)call->request, call->server->payload_bytes_max, verb, &err)) {
         if (engine_post_always(call->server->engine, &verb->event))
             return;
         (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");

@@ -72,8 +72,8 @@ static int read_suspect(const Saga__V1__StartSagaRequest *request, struct start_
     return rc;
 }
 
-static int read_item(const Saga__V1__StartSagaRequest *request, struct start_item *ret,
-                     struct err *err)
+static int read_item(const Saga__V1__StartSagaRequest *request, size_t payload_bytes_max,
+                     struct start_item *ret, struct err *err)
 {
     struct start_item item = {
         .namespace_ = namespace_or_default(request->namespace_),
@@ -86,9 +86,9 @@ static int read_item(const Saga__V1__StartSagaRequest *request, struct start_ite
         rc = check_text("definition", item.definition, 1, LIMIT_DEFINITION_NAME_BYTES, err);
     if (!rc)
         rc = check_text("saga_id", item.saga_id, 0, LIMIT_SAGA_ID_BYTES, err);
-    if (!rc && item.input.size > LIMIT_PAYLOAD_BYTES)
-        rc = err_field(err, "input", "input: has %zu bytes, the limit is %d", item.input.size,
-                       LIMIT_PAYLOAD_BYTES);
+    if (!rc && item.input.size > payload_bytes_max)
+        rc = err_field(err, "input", "input: has %zu bytes, the limit is %zu", item.input.size,
+                       payload_bytes_max);
     if (!rc && *request->related_saga && !uuid_parse(request->related_saga, &item.related))
         rc = err_field(err, "related_saga", "related_saga: is not a UUID");
     if (!rc)
@@ -263,7 +263,7 @@ void saga_start(struct call *call)
         return;
     }
     struct err err;
-    if (read_item(request, &start_call->start.items[0], &err)) {
+    if (read_item(request, call->server->payload_bytes_max, &start_call->start.items[0], &err)) {
         call_fail(call, &err);
         return;
     }
@@ -289,7 +289,8 @@ void saga_batch_start(struct call *call)
     }
     for (size_t i = 0; i < count; i++) {
         struct start_item *item = &start_call->start.items[start_call->start.count];
-        if (!read_item(request->requests[i], item, &start_call->errors[i]))
+        if (!read_item(request->requests[i], call->server->payload_bytes_max, item,
+                       &start_call->errors[i]))
             start_call->start.count++;
     }
     post(start_call);

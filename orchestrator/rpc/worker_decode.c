@@ -185,13 +185,14 @@ static int read_credit(const Saga__V1__Credit *credit, struct arena *arena,
     return 0;
 }
 
-static int check_report_sizes(const char *path, const Saga__V1__TaskReport *from, struct err *err)
+static int check_report_sizes(const char *path, const Saga__V1__TaskReport *from,
+                              size_t payload_bytes_max, struct err *err)
 {
     char field[80];
     size_t code = strlen(from->error_code);
-    if (from->output.len > LIMIT_PAYLOAD_BYTES) {
+    if (from->output.len > payload_bytes_max) {
         (void)snprintf(field, sizeof field, "%s.output", path);
-        return over(field, from->output.len, LIMIT_PAYLOAD_BYTES, err);
+        return over(field, from->output.len, payload_bytes_max, err);
     }
     if (code > LIMIT_ERROR_CODE_BYTES) {
         (void)snprintf(field, sizeof field, "%s.error_code", path);
@@ -200,14 +201,14 @@ static int check_report_sizes(const char *path, const Saga__V1__TaskReport *from
     return 0;
 }
 
-static int read_report(const char *path, const Saga__V1__TaskReport *from,
+static int read_report(const char *path, const Saga__V1__TaskReport *from, size_t payload_bytes_max,
                        struct worker_report *ret, struct err *err)
 {
     char field[80];
     (void)snprintf(field, sizeof field, "%s.saga_uid", path);
     int rc = read_uid(field, &from->saga_uid, &ret->uid, err);
     if (!rc)
-        rc = check_report_sizes(path, from, err);
+        rc = check_report_sizes(path, from, payload_bytes_max, err);
     if (rc)
         return rc;
     struct report *report = &ret->report;
@@ -237,7 +238,8 @@ static int read_report(const char *path, const Saga__V1__TaskReport *from,
 }
 
 static int read_reports(const char *field, Saga__V1__TaskReport *const *reports, size_t count,
-                        struct arena *arena, struct engine_worker_event *ret, struct err *err)
+                        size_t payload_bytes_max, struct arena *arena,
+                        struct engine_worker_event *ret, struct err *err)
 {
     int rc = check_size(field, count, 1, LIMIT_REPORTS, err);
     if (rc)
@@ -250,15 +252,15 @@ static int read_reports(const char *field, Saga__V1__TaskReport *const *reports,
     for (size_t i = 0; i < count; i++) {
         char path[48];
         (void)snprintf(path, sizeof path, "%s[%zu]", field, i);
-        rc = read_report(path, reports[i], &ret->reports[i], err);
+        rc = read_report(path, reports[i], payload_bytes_max, &ret->reports[i], err);
         if (rc)
             return rc;
     }
     return 0;
 }
 
-int worker_event_read(const Saga__V1__WorkerMessage *message, struct arena *arena,
-                      struct engine_worker_event *ret, struct err *err)
+int worker_event_read(const Saga__V1__WorkerMessage *message, size_t payload_bytes_max,
+                      struct arena *arena, struct engine_worker_event *ret, struct err *err)
 {
     switch (message->command_case) {
     case SAGA__V1__WORKER_MESSAGE__COMMAND_HELLO:
@@ -267,7 +269,7 @@ int worker_event_read(const Saga__V1__WorkerMessage *message, struct arena *aren
         return read_credit(message->credit, arena, ret, err);
     case SAGA__V1__WORKER_MESSAGE__COMMAND_REPORT:
         return read_reports("report.reports", message->report->reports, message->report->n_reports,
-                            arena, ret, err);
+                            payload_bytes_max, arena, ret, err);
     case SAGA__V1__WORKER_MESSAGE__COMMAND_EXTEND:
         ret->kind = WORKER_EXTEND;
         return read_leases("extend.leases", message->extend->leases, message->extend->n_leases, 1,
@@ -295,11 +297,13 @@ static int check_identity(const char *worker_id, const char *instance,
     return rc ? rc : check_instance("instance", instance, err);
 }
 
-int worker_report_read(const Saga__V1__ReportOutcomesRequest *request, struct arena *arena,
-                       struct engine_worker_event *ret, struct err *err)
+int worker_report_read(const Saga__V1__ReportOutcomesRequest *request, size_t payload_bytes_max,
+                       struct arena *arena, struct engine_worker_event *ret, struct err *err)
 {
     int rc = check_identity(request->worker_id, request->instance, ret, err);
-    return rc ? rc : read_reports("reports", request->reports, request->n_reports, arena, ret, err);
+    return rc ? rc
+              : read_reports("reports", request->reports, request->n_reports, payload_bytes_max,
+                             arena, ret, err);
 }
 
 int worker_extend_read(const Saga__V1__ExtendLeasesRequest *request, struct arena *arena,

@@ -9,8 +9,9 @@
 
 /* Fills kind and contents of the event; text and payloads are borrowed from the message, arrays are
  * made in the arena. ERR_INVALID or ERR_LIMIT, with the path of the field. */
-MUST_USE int worker_event_read(const Saga__V1__WorkerMessage *message, struct arena *arena,
-                               struct engine_worker_event *ret, struct err *err);
+MUST_USE int worker_event_read(const Saga__V1__WorkerMessage *message, size_t payload_bytes_max,
+                               struct arena *arena, struct engine_worker_event *ret,
+                               struct err *err);
 
 /* The same for the calls of workers without a stream. */
 struct worker_lease_ask {
@@ -19,7 +20,8 @@ struct worker_lease_ask {
 };
 MUST_USE int worker_lease_read(const Saga__V1__LeaseTasksRequest *request, struct arena *arena,
                                struct worker_lease_ask *ret, struct err *err);
-MUST_USE int worker_report_read(const Saga__V1__ReportOutcomesRequest *request, struct arena *arena,
+MUST_USE int worker_report_read(const Saga__V1__ReportOutcomesRequest *request,
+                                size_t payload_bytes_max, struct arena *arena,
                                 struct engine_worker_event *ret, struct err *err);
 MUST_USE int worker_extend_read(const Saga__V1__ExtendLeasesRequest *request, struct arena *arena,
                                 struct engine_worker_event *ret, struct err *err);

@@ -256,8 +256,8 @@ size_t worker_tasks_part(struct send_list *list, const struct engine_task *tasks
     while (part.tasks && part.n_tasks < count) {
         Saga__V1__Task *task = make_task(&arena, &tasks[part.n_tasks]);
         size_t size = task ? saga__v1__task__get_packed_size(task) + TASK_FRAME_BYTES : 0;
-        if (!task || *ret_bytes + size > bytes_max)
-            break; /* memory, or room: another time */
+        if (!task || (*ret_bytes && *ret_bytes + size > bytes_max))
+            break; /* memory, or room: another time; by itself a task may be larger */
         *ret_bytes += size;
         part.tasks[part.n_tasks++] = task;
     }

@@ -164,7 +164,8 @@ static int read_event(struct worker_stream *stream, struct stream_event *event, 
     int rc = call_unpack(stream->call, &saga__v1__worker_message__descriptor, &event->arena,
                          &message, err);
     if (!rc)
-        rc = worker_event_read((void *)message, &event->arena, &event->event, err);
+        rc = worker_event_read((void *)message, stream->call->server->payload_bytes_max,
+                               &event->arena, &event->event, err);
     if (!rc)
         rc = check_order(stream, event->event.kind, err);
     return rc;

@@ -178,7 +178,9 @@ void worker_report_outcomes(struct call *call)
     struct unary *unary = unary_new(call);
     struct err err;
     if (unary)
-        say(unary, worker_report_read((void *)call->request, &call->arena, &unary->said, &err),
+        say(unary,
+            worker_report_read((void *)call->request, call->server->payload_bytes_max, &call->arena,
+                               &unary->said, &err),
             &err);
 }
 

@@ -101,13 +101,13 @@ static struct bytes order_of(const char *json)
     return bytes;
 }
 
-static struct kafka_verdict read_record(const struct kafka_rule *rule,
+static struct kafka_verdict read_within(const struct kafka_rule *rule,
                                         const struct definition *definition,
-                                        const struct kafka_record *record)
+                                        size_t payload_bytes_max, const struct kafka_record *record)
 {
     struct kafka_verdict verdict = { 0 };
     struct err err;
-    ASSERT_OK(kafka_record_read(rule, definition, record, &verdict, &err), &err);
+    ASSERT_OK(kafka_record_read(rule, definition, payload_bytes_max, record, &verdict, &err), &err);
     assert_int_equal(verdict.outcome == KAFKA_RECORD_DEAD, verdict.reason != KAFKA_REASON_NONE);
     assert_int_equal(verdict.outcome == KAFKA_RECORD_DEAD, verdict.message[0] != '\0');
     assert_true(!verdict.message[0] || utf8_is_text(verdict.message, strlen(verdict.message)));
@@ -116,6 +116,13 @@ static struct kafka_verdict read_record(const struct kafka_rule *rule,
     if (verdict.outcome != KAFKA_RECORD_START && verdict.outcome != KAFKA_RECORD_DEAD)
         assert_null(verdict.saga_id);
     return verdict;
+}
+
+static struct kafka_verdict read_record(const struct kafka_rule *rule,
+                                        const struct definition *definition,
+                                        const struct kafka_record *record)
+{
+    return read_within(rule, definition, LIMIT_PAYLOAD_BYTES, record);
 }
 
 /* The value as text, or as JSON that is made a test.Order (it begins with '@'). */
@@ -436,6 +443,31 @@ static void test_how_large_values_and_keys_may_be(void **state)
     }
 }
 
+/* As bytes and as what JSON becomes. */
+static void test_the_limit_of_a_value_can_be_raised(void **state)
+{
+    (void)state;
+    for (enum kind kind = PLAIN; kind <= TYPED; kind++) {
+        CLEANUP(definition_free_p) struct definition *definition = definition_of(kind);
+        CLEANUP(kafka_rule_free_p) struct kafka_rule *rule = rule_of(kind == TYPED ? JSON : BYTES);
+        const char *before = kind == TYPED ? "{\"orderId\":\"" : "";
+        const char *after = kind == TYPED ? "\"}" : "";
+        size_t frame = kind == TYPED ? 4 : 0; /* of the field: tag, length */
+        for (size_t more = 0; more < 2; more++) {
+            CLEANUP(buf_done) struct buf buf = { 0 };
+            struct kafka_record record = { .key = bytes_of("k") };
+            record.value = many(&buf, before, LIMIT_PAYLOAD_BYTES_MOST - frame + more, after);
+            struct kafka_verdict verdict =
+                read_within(rule, definition, LIMIT_PAYLOAD_BYTES_MOST, &record);
+            assert_int_equal(verdict.reason,
+                             more ? KAFKA_REASON_VALUE_TOO_LARGE : KAFKA_REASON_NONE);
+            assert_true(!more || strstr(verdict.message, "at most 1048576"));
+            assert_int_equal(verdict.input.size, more ? 0 : LIMIT_PAYLOAD_BYTES_MOST);
+            kafka_verdict_done(&verdict);
+        }
+    }
+}
+
 /* JSON of which nothing is left as protobuf is bounded as text. */
 static void test_json_that_is_mostly_space(void **state)
 {
@@ -530,8 +562,9 @@ static void test_what_a_rule_cannot_do_with_a_definition(void **state)
         if ((rc == 0) != (rows[i].fault == NULL) || (rc && !strstr(err.msg, rows[i].fault)))
             fail_msg("row %zu: %s", i, rc ? err.msg : "is taken");
         if (rc) /* no record is blamed for it */
-            assert_int_equal(kafka_record_read(rule, definition, &record, &verdict, &err),
-                             ERR_INVALID);
+            assert_int_equal(
+                kafka_record_read(rule, definition, LIMIT_PAYLOAD_BYTES, &record, &verdict, &err),
+                ERR_INVALID);
     }
 }
 
@@ -547,7 +580,7 @@ static void memory_runs_out(enum kind kind, const char *lines, const char *value
     for (; rc && n < 200; n++) {
         struct err err;
         mem_fail_at(n, false);
-        rc = kafka_record_read(rule, definition, &record, &verdict, &err);
+        rc = kafka_record_read(rule, definition, LIMIT_PAYLOAD_BYTES, &record, &verdict, &err);
         mem_fail_at(0, false);
         if (rc)
             assert_int_equal(rc, ERR_NOMEM);
@@ -587,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_the_canary_goes_before_what_is_wrong),
         cmocka_unit_test(test_the_same_json_is_the_same_input),
         cmocka_unit_test(test_how_large_values_and_keys_may_be),
+        cmocka_unit_test(test_the_limit_of_a_value_can_be_raised),
         cmocka_unit_test(test_json_that_is_mostly_space),
         cmocka_unit_test(test_a_key_with_a_nul),
         cmocka_unit_test(test_messages_are_text),

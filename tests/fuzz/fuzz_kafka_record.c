@@ -180,10 +180,10 @@ static void try_record(const struct kafka_rule *rule, const struct definition *d
     struct kafka_verdict verdict = { 0 }, again = { 0 };
     struct err err;
     fail_memory(memory);
-    int rc = kafka_record_read(rule, definition, record, &verdict, &err);
+    int rc = kafka_record_read(rule, definition, LIMIT_PAYLOAD_BYTES, record, &verdict, &err);
     fail_memory(0);
     FUZZ_CHECK(!rc || (memory && rc == ERR_NOMEM && !verdict.saga_id));
-    FUZZ_OK(kafka_record_read(rule, definition, record, &again, &err), &err);
+    FUZZ_OK(kafka_record_read(rule, definition, LIMIT_PAYLOAD_BYTES, record, &again, &err), &err);
     check_verdict(rule, definition, record, &again);
     if (!rc)
         FUZZ_CHECK(verdict.outcome == again.outcome && verdict.reason == again.reason &&

@@ -153,7 +153,7 @@ static void read_message(const struct method *row, const uint8_t *data, size_t s
     struct engine_worker_event event = { 0 };
     int rc = wire_unpack(type_of(row), data, size, &arena, &message, &err);
     if (!rc && row->handle == worker_stream_begin)
-        rc = worker_event_read((void *)message, &arena, &event, &err);
+        rc = worker_event_read((void *)message, LIMIT_PAYLOAD_BYTES, &arena, &event, &err);
     if (!rc && row->handle == reflector_begin)
         check_reflection(&arena, (void *)message);
     FUZZ_CHECK(!rc || rc == ERR_INVALID || rc == ERR_LIMIT || rc == ERR_NOMEM);

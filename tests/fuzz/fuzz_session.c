@@ -210,7 +210,7 @@ static void check_said(struct world *world, const struct bytes *said)
     FUZZ_OK(wire_unpack(&saga__v1__worker_message__descriptor, said->data, said->size, &arena,
                         &message, &err),
             &err);
-    FUZZ_OK(worker_event_read((void *)message, &arena, &event, &err), &err);
+    FUZZ_OK(worker_event_read((void *)message, LIMIT_PAYLOAD_BYTES, &arena, &event, &err), &err);
     FUZZ_CHECK((event.kind == WORKER_HELLO) == !world->greeted);
     world->greeted = true;
     arena_done(&arena);

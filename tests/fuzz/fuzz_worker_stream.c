@@ -196,7 +196,8 @@ static bool read_word(const struct stream_end *end, struct word_said *said, cons
     struct err err;
     return !wire_unpack(&saga__v1__worker_message__descriptor, data, size, &said->arena, &message,
                         &err) &&
-           !worker_event_read((void *)message, &said->arena, &said->event, &err) &&
+           !worker_event_read((void *)message, LIMIT_PAYLOAD_BYTES, &said->arena, &said->event,
+                              &err) &&
            (said->event.kind == WORKER_HELLO) != end->greeted;
 }
 

@@ -14,6 +14,7 @@
  *   not_done still_unknown                              a probe's
  *   out=TEXT     output                       join=STEP adds that step's output to it
  *   hex=DIGITS   output, bytes as hexadecimal
+ *   size=BYTES   output, so many, in place of what is above
  *   code=CODE    error code                   message=N error message of N two-byte characters
  *   after=MS     retry_after
  *
@@ -58,6 +59,8 @@ struct call { /* one call of the handler */
     char id[24];           /* of its row in calls */
     char out[OUT_MAX], code[160], message[2 * OUT_MAX];
     size_t hex_bytes; /* of out, if it was given as such */
+    char *large;      /* instead of it; NULL: none */
+    size_t large_bytes;
     int inner_ms, after_ms;
 };
 
@@ -173,11 +176,15 @@ static int insert_effect(PGconn *conn, const struct call *call, bool guarded)
 
 static const char *out_of(const struct call *call)
 {
+    if (call->large)
+        return call->large;
     return *call->out || call->hex_bytes ? call->out : saga_task_step(call->task);
 }
 
 static size_t size_of(const struct call *call)
 {
+    if (call->large)
+        return call->large_bytes;
     return call->hex_bytes ? call->hex_bytes : strlen(out_of(call));
 }
 
@@ -228,6 +235,15 @@ static void set_bytes(struct call *call, const char *digits)
     }
 }
 
+static void set_large(struct call *call, size_t size)
+{
+    free(call->large);
+    call->large = malloc(size);
+    call->large_bytes = size;
+    if (call->large)
+        memset(call->large, 'L', size); /* else: the step's name, which no test takes for it */
+}
+
 static void fill_message(struct call *call, int characters)
 {
     size_t size = 0;
@@ -245,6 +261,8 @@ static bool do_setting(struct call *call, const char *word)
         (void)snprintf(call->out, sizeof call->out, "%s", value);
     else if (word_value(word, "hex=", &value))
         set_bytes(call, value);
+    else if (word_value(word, "size=", &value))
+        set_large(call, strtoul(value, NULL, 10));
     else if (word_value(word, "join=", &value))
         add_output_of(call, value);
     else if (word_value(word, "code=", &value))
@@ -376,6 +394,7 @@ static void handle(struct saga_task *task, void *ctx)
     if (!ended)
         (void)do_outcome(call, "done"); /* fails only when memory is out */
     record_end(call);
+    free(call->large);
     free(call);
 }
 
@@ -439,6 +458,7 @@ int main(int argc, char **argv)
         .worker_id = program.id,
         .threads = threads ? (int)strtol(threads, NULL, 10) : 4,
         .drain_ms = 5000,
+        .output_bytes_max = SAGA_OUTPUT_HARD_MAX, /* what the server takes of it is its own */
         .handle_signals = true,
     };
     struct saga_error error = { "" };

@@ -37,7 +37,9 @@ static const char *other_value(const struct config_option *option)
 
 static const char *allowed_value(const struct config_option *option)
 {
-    return option->type == CONFIG_TYPE_INTEGER && option->max < 300 ? "3" : other_value(option);
+    if (option->type == CONFIG_TYPE_INTEGER && (option->max < 300 || option->min > 300))
+        return option->max < 300 ? "3" : "300000";
+    return other_value(option);
 }
 
 static void write_file(char path[64], const char *content, size_t size)
@@ -115,6 +117,8 @@ static void test_mistakes_in_a_file_stop_with_their_line(void **state)
         { "# x\ngrace = 2h\n", "line 2", "0 to 3600 seconds, not 7200000 ms" },
         { "grace = 1\ngrace = 2\n", "line 2", "given twice" },
         { "rpc-threads = 65\n", "line 1", "from 1 to 64, not \"65\"" },
+        { "payload-bytes-max = 262143\n", "line 1", "from 262144 to 1048576, not \"262143\"" },
+        { "payload-bytes-max = 1048577\n", "line 1", "from 262144 to 1048576" },
         { "rpc-threads = 2 threads\n", "line 1", "from 1 to 64" },
         { "unsafe = maybe\n", "line 1", "true or false, not \"maybe\"" },
         { "log-level = loud\n", "line 1", "debug, info, warn or error" },

@@ -36,7 +36,7 @@ enum {
     SAGA_ADDRESSES_MAX = 16,          /* of a worker */
     SAGA_OUTPUT_MAX = 256 * 1024,     /* bytes of a task's output: the default, ... */
     SAGA_OUTPUT_HARD_MAX = 1 << 20,   /* ... and what it can be raised to */
-    SAGA_MESSAGE_MAX = 4 << 20,       /* bytes of a message that is received: the default, ... */
+    SAGA_MESSAGE_MAX = 8 << 20,       /* bytes of a message that is received: the default, ... */
     SAGA_MESSAGE_HARD_MAX = 64 << 20, /* ... and what it can be raised to */
     SAGA_ERROR_MESSAGE_MAX = 1024,    /* bytes; longer ones are cut at a character */
     SAGA_RETRY_AFTER_MS_MAX = 24 * 3600 * 1000,

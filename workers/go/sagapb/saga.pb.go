@@ -1823,7 +1823,8 @@ type StartSagaRequest struct {
 	// The business key, 1-256 bytes of UTF-8, no controls. Required, unless the definition makes it of the
 	// input (SagaDefinition.key); given all the same, it must be that.
 	SagaId string `protobuf:"bytes,3,opt,name=saga_id,json=sagaId,proto3" json:"saga_id,omitempty"`
-	// At most 256 KiB. Of the definition's input_type, if it says one; else bytes that nobody looks into.
+	// At most 256 KiB (payload-bytes-max raises it up to 1 MiB). Of the definition's input_type, if it says
+	// one; else bytes that nobody looks into.
 	Input       []byte            `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
 	Labels      map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 4; keys and values 1-64 bytes
 	RelatedSaga string            `protobuf:"bytes,6,opt,name=related_saga,json=relatedSaga,proto3" json:"related_saga,omitempty"`                                              // uid, optional
@@ -2764,7 +2765,7 @@ type SignalSagaRequest struct {
 	Saga          *SagaRef               `protobuf:"bytes,1,opt,name=saga,proto3" json:"saga,omitempty"`
 	Signal        string                 `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`                     // required: SignalWait.signal
 	SignalId      string                 `protobuf:"bytes,3,opt,name=signal_id,json=signalId,proto3" json:"signal_id,omitempty"` // required, 1-128 bytes: the sender's, so that a repeat is known as one
-	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`                   // the step's output, at most 256 KiB
+	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`                   // the step's output, at most 256 KiB (payload-bytes-max)
 	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`                       // at most 128 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

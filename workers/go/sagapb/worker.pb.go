@@ -729,7 +729,7 @@ type TaskReport struct {
 	// DONE, ALREADY_DONE, REJECTED, RETRY or UNKNOWN; of a probe DONE, NOT_DONE or STILL_UNKNOWN (and
 	// whatever else it says counts as STILL_UNKNOWN).
 	Outcome       Outcome              `protobuf:"varint,3,opt,name=outcome,proto3,enum=saga.v1.Outcome" json:"outcome,omitempty"`
-	Output        []byte               `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`                                 // DONE, ALREADY_DONE; at most 256 KiB
+	Output        []byte               `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`                                 // DONE, ALREADY_DONE; at most 256 KiB (sagad's payload-bytes-max)
 	Ours          bool                 `protobuf:"varint,5,opt,name=ours,proto3" json:"ours,omitempty"`                                    // ALREADY_DONE: the other side confirmed our key
 	ErrorCode     string               `protobuf:"bytes,6,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`          // at most 128 bytes
 	ErrorMessage  string               `protobuf:"bytes,7,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"` // cut at a UTF-8 boundary after 1,024 bytes
@@ -1009,6 +1009,8 @@ func (x *Welcome) GetTickInterval() *durationpb.Duration {
 	return nil
 }
 
+// A message with several tasks in it has 4 MiB at most. One with a single task may have 6 MiB, where
+// sagad's payload-bytes-max is raised: a worker's gRPC receives as much.
 type Tasks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`

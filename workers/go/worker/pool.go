@@ -27,6 +27,7 @@ const (
 	nameMax        = 128 // bytes of a handler's name, a worker id, an error code
 	messageMax     = 1024
 	outputMaxUsual = 256 << 10
+	receivedMax    = 8 << 20 // bytes of a message, as things are
 )
 
 type taskState int

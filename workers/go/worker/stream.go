@@ -89,11 +89,12 @@ func (s *stream) dial() (*grpc.ClientConn, error) {
 		secrets = credentials.NewTLS(o.TLS)
 	}
 	// What the name service says about retries is not for a stream that knows better.
-	options := []grpc.DialOption{grpc.WithTransportCredentials(secrets), grpc.WithDisableRetry(),
-		grpc.WithDisableServiceConfig()}
-	if o.MaxMessage > 0 {
-		options = append(options, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage)))
+	most := o.MaxMessage
+	if most == 0 {
+		most = receivedMax
 	}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(secrets), grpc.WithDisableRetry(),
+		grpc.WithDisableServiceConfig(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(most))}
 	return grpc.NewClient(s.address, append(options, o.DialOptions...)...)
 }
 

@@ -51,7 +51,7 @@ type Options struct {
 
 	TLS         *tls.Config // nil: no TLS
 	DialOptions []grpc.DialOption
-	MaxMessage  int // bytes of a message that may be received; 0: 4 MiB
+	MaxMessage  int // bytes of a message that may be received; 0: 8 MiB
 	MaxOutput   int // bytes of an output; 0: 256 KiB, what the server takes unless it is told otherwise
 
 	// Classify says what an error of a handler means that is no OutcomeError. nil from it: as without it,

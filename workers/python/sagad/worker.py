@@ -40,7 +40,7 @@ Classify = Callable[[BaseException], Optional[Reported]]
 ADDRESSES_MAX = 16
 CONCURRENCY_MAX = 10000
 OUTPUT_BYTES_MAX = 256 * 1024
-MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 
 
 def monotonic_ms() -> int:

@@ -130,7 +130,7 @@ public final class Worker implements AutoCloseable {
   /** What a worker is made of. */
   public static final class Builder {
     private static final int ADDRESSES_MAX = 16;
-    private static final int MESSAGE_MAX = 4 * 1024 * 1024;
+    private static final int MESSAGE_MAX = 8 * 1024 * 1024;
 
     final List<String> addresses;
     String workerId;
@@ -199,7 +199,7 @@ public final class Worker implements AutoCloseable {
       return this;
     }
 
-    /** Bytes of a message that may come in. Default: 4 MiB. Not with channels of your own. */
+    /** Bytes of a message that may come in. Default: 8 MiB. Not with channels of your own. */
     public Builder messageMax(int bytes) {
       messageMax = atLeast(1, bytes, "the longest message");
       return this;
