@@ -172,6 +172,24 @@ static struct bytes status_details(const struct call *call)
     return (struct bytes){ NULL, 0 };
 }
 
+/* Its status is there, and is not OK. */
+static int status_read(const struct call *call, struct client_failure *ret_failure, struct err *err)
+{
+    char *text = mem_strndup((const char *)GRPC_SLICE_START_PTR(call->details),
+                             GRPC_SLICE_LENGTH(call->details));
+    return client_failure_read((int)call->status, text, status_details(call), ret_failure, err);
+}
+
+/* What went wrong on this side. */
+static struct client_failure failure_of(const struct err *err)
+{
+    return (struct client_failure){
+        .code = -1,
+        .retry_delay_ms = -1,
+        .message = mem_strdup(err->msg), /* NULL: out of memory, as the header says */
+    };
+}
+
 int client_call_explained(struct client *client, const char *method,
                           const ProtobufCMessage *request,
                           const ProtobufCMessageDescriptor *reply_type, int64_t timeout_ms,
@@ -187,12 +205,10 @@ int client_call_explained(struct client *client, const char *method,
     if (rc == 0 && call.status == GRPC_STATUS_OK) {
         rc = reply_unpack(call.reply, reply_type, ret, err);
     } else if (rc == 0) {
-        char *text = mem_strndup((const char *)GRPC_SLICE_START_PTR(call.details),
-                                 GRPC_SLICE_LENGTH(call.details));
-        rc = client_failure_read((int)call.status, text, status_details(&call), &failure, err);
+        rc = status_read(&call, &failure, err);
     }
     if (rc != 0 && failure.code == -1)
-        failure.message = mem_strdup(err->msg); /* NULL: out of memory, as the header says */
+        failure = failure_of(err);
     call_close(&call);
     if (rc != 0 && ret_failure)
         *ret_failure = failure;
@@ -206,4 +222,143 @@ int client_call(struct client *client, const char *method, const ProtobufCMessag
                 ProtobufCMessage **ret, struct err *err)
 {
     return client_call_explained(client, method, request, reply_type, timeout_ms, ret, NULL, err);
+}
+
+/* --- a call with many answers ------------------------------------------------------------------
+ */
+
+struct client_stream {
+    struct call call;
+    const ProtobufCMessageDescriptor *reply_type;
+    bool is_opening; /* the request is on its way */
+    bool is_open;    /* the status is to come */
+    bool receiving;  /* a message, or the end, is to come */
+};
+
+/* The tags of its batches. */
+static void *opened_tag(struct client_stream *stream)
+{
+    return &stream->call.initial;
+}
+
+static void *received_tag(struct client_stream *stream)
+{
+    return &stream->call.reply;
+}
+
+static void *ended_tag(struct client_stream *stream)
+{
+    return &stream->call.status;
+}
+
+static int start_batch(struct client_stream *stream, const grpc_op *ops, size_t count, void *tag,
+                       struct err *err)
+{
+    grpc_call_error failed = grpc_call_start_batch(stream->call.call, ops, count, tag, NULL);
+    return failed == GRPC_CALL_OK ? 0
+                                  : err_set(err, ERR_INTERNAL, "gRPC refuses the call: %s",
+                                            grpc_call_error_to_string(failed));
+}
+
+static bool pluck(struct client_stream *stream, void *tag, gpr_timespec until)
+{
+    return grpc_completion_queue_pluck(stream->call.queue, tag, until, NULL).type ==
+           GRPC_OP_COMPLETE;
+}
+
+static int stream_start(struct client_stream *stream, const ProtobufCMessage *request,
+                        struct err *err)
+{
+    struct call *call = &stream->call;
+    if (request_pack(request, &call->request, err) != 0)
+        return (int)err->code;
+    const grpc_op ended = { .op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                            .data.recv_status_on_client = { .trailing_metadata = &call->trailing,
+                                                            .status = &call->status,
+                                                            .status_details = &call->details } };
+    if (start_batch(stream, &ended, 1, ended_tag(stream), err) != 0)
+        return (int)err->code;
+    stream->is_open = true;
+    const grpc_op opened[] = {
+        { .op = GRPC_OP_SEND_INITIAL_METADATA },
+        { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = call->request },
+        { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
+        { .op = GRPC_OP_RECV_INITIAL_METADATA,
+          .data.recv_initial_metadata.recv_initial_metadata = &call->initial },
+    };
+    if (start_batch(stream, opened, ARRAY_LEN(opened), opened_tag(stream), err) != 0)
+        return (int)err->code;
+    stream->is_opening = true; /* what becomes of it, the status tells */
+    return 0;
+}
+
+int client_stream_open(struct client *client, const char *method, const ProtobufCMessage *request,
+                       const ProtobufCMessageDescriptor *reply_type, int64_t timeout_ms,
+                       struct client_stream **ret, struct err *err)
+{
+    struct client_stream *stream = mem_calloc(1, sizeof *stream);
+    if (!stream)
+        return err_set(err, ERR_NOMEM, "stream: out of memory");
+    stream->reply_type = reply_type;
+    call_open(&stream->call, client, method, timeout_ms);
+    if (stream_start(stream, request, err) != 0) {
+        (void)client_stream_free(stream); /* always NULL */
+        return (int)err->code;
+    }
+    *ret = stream;
+    return 0;
+}
+
+/* All messages are read. */
+static int stream_ended(struct client_stream *stream, bool *ret_ended,
+                        struct client_failure *ret_failure, struct err *err)
+{
+    if (stream->is_open)
+        (void)pluck(stream, ended_tag(stream), gpr_inf_future(GPR_CLOCK_MONOTONIC));
+    stream->is_open = false;
+    *ret_ended = stream->call.status == GRPC_STATUS_OK;
+    return *ret_ended ? 0 : status_read(&stream->call, ret_failure, err);
+}
+
+int client_stream_next(struct client_stream *stream, int64_t limit_ms, ProtobufCMessage **ret,
+                       bool *ret_ended, struct client_failure *ret_failure, struct err *err)
+{
+    struct call *call = &stream->call;
+    *ret = NULL;
+    *ret_ended = false;
+    const grpc_op receive = { .op = GRPC_OP_RECV_MESSAGE,
+                              .data.recv_message.recv_message = &call->reply };
+    if (!stream->receiving && start_batch(stream, &receive, 1, received_tag(stream), err) != 0) {
+        *ret_failure = failure_of(err);
+        return (int)err->code;
+    }
+    stream->receiving = true;
+    gpr_timespec until =
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(limit_ms, GPR_TIMESPAN));
+    if (!pluck(stream, received_tag(stream), until))
+        return 0;
+    stream->receiving = false;
+    if (!call->reply)
+        return stream_ended(stream, ret_ended, ret_failure, err);
+    int rc = reply_unpack(call->reply, stream->reply_type, ret, err);
+    grpc_byte_buffer_destroy(TAKE(call->reply));
+    if (rc != 0)
+        *ret_failure = failure_of(err);
+    return rc;
+}
+
+struct client_stream *client_stream_free(struct client_stream *stream)
+{
+    if (!stream)
+        return NULL;
+    (void)grpc_call_cancel(stream->call.call, NULL); /* refused only where it has ended */
+    if (stream->is_opening)
+        (void)pluck(stream, opened_tag(stream), gpr_inf_future(GPR_CLOCK_MONOTONIC));
+    if (stream->receiving)
+        (void)pluck(stream, received_tag(stream), gpr_inf_future(GPR_CLOCK_MONOTONIC));
+    if (stream->is_open)
+        (void)pluck(stream, ended_tag(stream), gpr_inf_future(GPR_CLOCK_MONOTONIC));
+    call_close(&stream->call);
+    mem_free(stream);
+    return NULL;
 }

@@ -1,4 +1,4 @@
-/* A small synchronous gRPC client: one unary call at a time for each thread that asks, each with a
+/* A small synchronous gRPC client: one call at a time for each thread that asks, each with a
  * deadline, each with its own completion queue. Knows protobuf-c messages and the error details of
  * google.rpc; nothing of what the calls mean. It never repeats a call.
  *
@@ -9,6 +9,7 @@
 #include "base/err.h"
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,5 +50,19 @@ MUST_USE int client_call_explained(struct client *client, const char *method,
                                    const ProtobufCMessageDescriptor *reply_type, int64_t timeout_ms,
                                    ProtobufCMessage **ret, struct client_failure *ret_failure,
                                    struct err *err);
+
+/* A call that is answered with many messages, one after the other. */
+struct client_stream;
+MUST_USE int client_stream_open(struct client *client, const char *method,
+                                const ProtobufCMessage *request,
+                                const ProtobufCMessageDescriptor *reply_type, int64_t timeout_ms,
+                                struct client_stream **ret, struct err *err);
+/* 0: *ret is the next message, owned by the caller; NULL where none came within limit_ms, or where
+ * the stream has ended well (*ret_ended). Otherwise it has ended as client_call_explained fails. */
+MUST_USE int client_stream_next(struct client_stream *stream, int64_t limit_ms,
+                                ProtobufCMessage **ret, bool *ret_ended,
+                                struct client_failure *ret_failure, struct err *err);
+/* Ends the call if it has not ended. NULL is fine; always returns NULL. */
+struct client_stream *client_stream_free(struct client_stream *stream);
 
 #endif

@@ -205,9 +205,9 @@ static int digits_of(json_t *value)
     return most;
 }
 
-int ctl_print_json(json_t *value)
+static int print_json(json_t *value, size_t flags)
 {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits_of(value)));
+    char *text = json_dumps(value, flags | JSON_REAL_PRECISION((size_t)digits_of(value)));
     json_decref(value);
     CLEANUP(buf_done) struct buf out = { 0 };
     if (text)
@@ -216,6 +216,32 @@ int ctl_print_json(json_t *value)
         out.failed = true;
     mem_free(text);
     return ctl_print_text(&out);
+}
+
+int ctl_print_json(json_t *value)
+{
+    return print_json(value, JSON_INDENT(2));
+}
+
+int ctl_print_json_line(json_t *value)
+{
+    return print_json(value, JSON_COMPACT);
+}
+
+int ctl_exit_code_of(Saga__V1__SagaState state, bool or_parked)
+{
+    switch (state) {
+    case SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED:
+        return 0;
+    case SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED:
+        return CTL_EXIT_COMPENSATED;
+    case SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED:
+        return or_parked ? CTL_EXIT_PARKED : -1;
+    case SAGA__V1__SAGA_STATE__SAGA_STATE_ABANDONED:
+        return CTL_EXIT_ABANDONED;
+    default:
+        return -1;
+    }
 }
 
 int ctl_add_page(json_t *all, const ProtobufCMessage *page, const char *name, struct err *err)

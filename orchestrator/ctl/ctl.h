@@ -13,6 +13,14 @@
 #include <saga/v1/saga.pb-c.h>
 
 enum { CTL_EXIT_FAILED = 1, CTL_ACTOR_SIZE = 129, CTL_PAGE_SIZE = 500 };
+/* Of verbs that wait for the end of a saga. */
+enum {
+    CTL_EXIT_COMPENSATED = 3,
+    CTL_EXIT_PARKED = 4,
+    CTL_EXIT_ABANDONED = 5,
+    CTL_EXIT_TIME_OVER = 6,
+};
+enum { CTL_LOST_PAUSE_MS = 1000 }; /* the server is away: they ask again after so long */
 
 struct ctl {
     const char *address;
@@ -49,13 +57,20 @@ int ctl_print_message(const ProtobufCMessage *message);
 /* What a verb did to a saga: the message with -o json, else "cancelled: settlement S-1 (run 1) is
  * COMPENSATING". */
 int ctl_print_saga(const struct ctl *ctl, const char *done, const Saga__V1__Saga *saga);
-int ctl_print_json(json_t *value); /* consumed */
+int ctl_print_json(json_t *value);      /* consumed */
+int ctl_print_json_line(json_t *value); /* in one line; consumed */
 /* Appends each element of list `name` of one page to `all`, an array. */
 MUST_USE int ctl_add_page(json_t *all, const ProtobufCMessage *page, const char *name,
                           struct err *err);
 
 /* $SAGACTL_ACTOR, or the name of the user of the operating system. */
 void ctl_actor(char ret[CTL_ACTOR_SIZE]);
+/* How a saga that somebody waits for came to rest, as an exit code; -1: it goes on. */
+int ctl_exit_code_of(Saga__V1__SagaState state, bool or_parked);
+#define CTL_OR_PARKED_OPTION                                                                       \
+    {                                                                                              \
+        "or-parked", NULL, false, "a parked saga is an end, too"                                   \
+    }
 int64_t ctl_now_ms(void);
 /* Now, the terminal's colours, and the address where it is not the default one. */
 struct where_view ctl_where_view(const struct ctl *ctl);

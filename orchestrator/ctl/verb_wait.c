@@ -9,37 +9,15 @@
 #include <unistd.h>
 
 enum {
-    EXIT_COMPENSATED = 3,
-    EXIT_PARKED = 4,
-    EXIT_ABANDONED = 5,
-    EXIT_TIME_OVER = 6,
     POLL_MS = 60 * 1000, /* one call; its server answers by then */
     CALL_SPARE_MS = 10 * 1000,
-    LOST_PAUSE_MS = 1000, /* the server is away: ask again after so long */
 };
 
 static const struct ctl_option options[] = {
-    { "or-parked", NULL, false, "a parked saga is an end, too" },
+    CTL_OR_PARKED_OPTION,
     CTL_RUN_OPTION,
     { NULL, NULL, false, NULL },
 };
-
-/* -1: it goes on. */
-static int exit_code_of(Saga__V1__SagaState state, bool or_parked)
-{
-    switch (state) {
-    case SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED:
-        return 0;
-    case SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED:
-        return EXIT_COMPENSATED;
-    case SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED:
-        return or_parked ? EXIT_PARKED : -1;
-    case SAGA__V1__SAGA_STATE__SAGA_STATE_ABANDONED:
-        return EXIT_ABANDONED;
-    default:
-        return -1;
-    }
-}
 
 static int print_saga(const struct ctl *ctl, const Saga__V1__Saga *saga)
 {
@@ -95,19 +73,19 @@ static int wait_for(struct ctl *ctl, Saga__V1__SagaRef *ref, bool or_parked, int
         struct client_failure failure;
         struct err err;
         if (poll_once(ctl, ref, or_parked, left_until(until), &saga, &failure, &err) == 0) {
-            int code = exit_code_of(saga->state, or_parked);
+            int code = ctl_exit_code_of(saga->state, or_parked);
             if (code < 0 && left_until(until) > 0)
                 continue;
             int rc = print_saga(ctl, saga);
-            return rc != 0 ? rc : code < 0 ? EXIT_TIME_OVER : code;
+            return rc != 0 ? rc : code < 0 ? CTL_EXIT_TIME_OVER : code;
         }
         int64_t left = left_until(until);
         bool away = err.code == ERR_UNAVAILABLE;
         int rc = away && left > 0 ? 0 : ctl_print_failure(ctl, &failure);
         client_failure_done(&failure);
         if (rc != 0)
-            return away ? EXIT_TIME_OVER : rc;
-        (void)usleep((useconds_t)(left < LOST_PAUSE_MS ? left : LOST_PAUSE_MS) * 1000);
+            return away ? CTL_EXIT_TIME_OVER : rc;
+        (void)usleep((useconds_t)(left < CTL_LOST_PAUSE_MS ? left : CTL_LOST_PAUSE_MS) * 1000);
     }
 }
 

@@ -17,6 +17,7 @@ const struct ctl_verb *const ctl_verbs[] = {
     &verb_start,
     &verb_signal,
     &verb_wait,
+    &verb_watch,
     &verb_get,
     &verb_list,
     &verb_history,

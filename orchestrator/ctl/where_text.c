@@ -23,7 +23,7 @@ void where_write_error(const Saga__V1__ErrorInfo *error, struct buf *out)
     }
 }
 
-static void write_state(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+void where_write_state(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
     line_begin(out, "state");
     screen_styled(out, name_saga_state(saga->state), style_saga_state(saga->state), view->color);
@@ -74,8 +74,9 @@ static const char *park_words(const Saga__V1__Park *park)
     }
 }
 
-static void write_park(const Saga__V1__Saga *saga, struct buf *out)
+void where_write_park(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
+    (void)view;
     const Saga__V1__Park *park = saga->park;
     if (!park || saga->state != SAGA__V1__SAGA_STATE__SAGA_STATE_PARKED)
         return;
@@ -120,7 +121,7 @@ static const char *cause_words(const Saga__V1__FirstCause *cause)
     return "it turned back";
 }
 
-static void write_cause(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+void where_write_cause(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
     const Saga__V1__FirstCause *cause = saga->cause;
     if (!cause)
@@ -148,8 +149,7 @@ static void write_cause(const Saga__V1__Saga *saga, const struct where_view *vie
     buf_text(out, "\n");
 }
 
-static void write_pending(const Saga__V1__Saga *saga, const struct where_view *view,
-                          struct buf *out)
+void where_write_pending(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
     const Saga__V1__Pending *pending = saga->pending;
     if (!pending)
@@ -315,8 +315,7 @@ static void write_waiting_for(const Saga__V1__Waiting *waiting, const struct whe
     }
 }
 
-static void write_waiting(const Saga__V1__Saga *saga, const struct where_view *view,
-                          struct buf *out)
+void where_write_waiting(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
     const Saga__V1__Waiting *waiting = saga->waiting;
     if (!waiting || waiting->kind == SAGA__V1__WAIT_KIND__WAIT_KIND_UNSPECIFIED)
@@ -331,7 +330,7 @@ static void write_waiting(const Saga__V1__Saga *saga, const struct where_view *v
     buf_text(out, "\n");
 }
 
-void where_write(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+void where_write_title(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
     CLEANUP(buf_done) struct buf title = { 0 };
     buf_printf(
@@ -339,10 +338,15 @@ void where_write(const Saga__V1__Saga *saga, const struct where_view *view, stru
         strcmp(saga->namespace_, "default") == 0 ? "" : "/", saga->definition, saga->saga_id);
     screen_styled(out, buf_cstr(&title), STYLE_BOLD, view->color);
     buf_printf(out, "  (run %d, revision %d, %s)\n", saga->run, saga->revision, saga->uid);
-    write_state(saga, view, out);
-    write_park(saga, out);
-    write_cause(saga, view, out);
-    write_pending(saga, view, out);
+}
+
+void where_write(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
+{
+    where_write_title(saga, view, out);
+    where_write_state(saga, view, out);
+    where_write_park(saga, view, out);
+    where_write_cause(saga, view, out);
+    where_write_pending(saga, view, out);
     write_times(saga, view, out);
     bool cut = where_write_input(saga, view, out);
     write_steps(saga, view, out);
@@ -350,7 +354,7 @@ void where_write(const Saga__V1__Saga *saga, const struct where_view *view, stru
     if (cut)
         where_write_cut(saga, view, out);
     where_write_unknown(saga, view, out);
-    write_waiting(saga, view, out);
+    where_write_waiting(saga, view, out);
     CLEANUP(buf_done) struct buf advice = { 0 };
     where_write_advice(saga, view, &advice);
     if (advice.size) {

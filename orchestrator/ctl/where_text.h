@@ -18,6 +18,15 @@ struct where_view {
 };
 
 void where_write(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+/* Its lines, one by one; "" for what is not there. */
+void where_write_title(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+void where_write_state(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+void where_write_park(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+void where_write_cause(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out);
+void where_write_pending(const Saga__V1__Saga *saga, const struct where_view *view,
+                         struct buf *out);
+void where_write_waiting(const Saga__V1__Saga *saga, const struct where_view *view,
+                         struct buf *out);
 /* Steps that may have taken effect: what is known of them, and the commands that settle it; and
  * what else the saga is in doubt of. "" when there is nothing. */
 void where_write_unknown(const Saga__V1__Saga *saga, const struct where_view *view,
