@@ -170,14 +170,20 @@ static void write_worker(const Saga__V1__ListWorkersResponse__Worker *worker,
 static void write_unserved(const Saga__V1__ListWorkersResponse *workers,
                            const struct where_view *view, struct buf *out)
 {
-    static const char *const headers[] = { "NOBODY HERE SERVES", "WAITING HERE", "LET GO",
-                                           "OLDEST STARTED" };
+    static const char *const headers[] = { "NOBODY HERE SERVES", "BUT WORKERS OF", "WAITING HERE",
+                                           "LET GO", "OLDEST STARTED" };
     struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
     for (size_t i = 0; i < workers->n_unserved; i++) {
         const Saga__V1__ListWorkersResponse__Unserved *unserved = workers->unserved[i];
         CLEANUP(buf_done) struct buf oldest = { 0 };
+        CLEANUP(buf_done) struct buf elsewhere = { 0 };
         screen_time(&oldest, unserved->oldest_start_time, view->now_ms);
-        table_cell(&table, unserved->handler, STYLE_BAD);
+        for (size_t j = 0; j < unserved->n_served_by; j++)
+            buf_printf(&elsewhere, "%s%s", j ? ", " : "", unserved->served_by[j]);
+        bool is_served = unserved->n_served_by > 0;
+        table_cell(&table, unserved->handler, is_served ? STYLE_PLAIN : STYLE_BAD);
+        table_cell(&table, is_served ? buf_cstr(&elsewhere) : "nobody",
+                   is_served ? STYLE_PLAIN : STYLE_BAD);
         table_cellf(&table, "%" PRId64, unserved->waiting);
         table_cellf(&table, "%" PRId64, unserved->let_go);
         table_cell(&table, buf_cstr(&oldest), STYLE_PLAIN);

@@ -266,6 +266,25 @@ static void write_until(const Saga__V1__Waiting *waiting, const char *words,
     screen_time(out, waiting->until_time, view->now_ms);
 }
 
+static void write_who_serves(const Saga__V1__Waiting *waiting, struct buf *out)
+{
+    int here = waiting->workers_connected;
+    if (here || !waiting->n_served_by) {
+        if (here)
+            buf_printf(out, ": %d worker%s connected serve%s it", here, here == 1 ? "" : "s",
+                       here == 1 ? "s" : "");
+        else
+            buf_text(out, ": nobody serves it");
+        return;
+    }
+    buf_text(out, ": nobody serves it here, workers of ");
+    for (size_t i = 0; i < waiting->n_served_by; i++) {
+        buf_text(out, i ? ", " : "");
+        screen_text(out, waiting->served_by[i]);
+    }
+    buf_text(out, " do");
+}
+
 static void write_waiting_for(const Saga__V1__Waiting *waiting, const struct where_view *view,
                               struct buf *out)
 {
@@ -274,9 +293,7 @@ static void write_waiting_for(const Saga__V1__Waiting *waiting, const struct whe
         buf_text(out, "a worker that serves ");
         screen_text(out, waiting->handler);
         write_of_step(waiting, out);
-        buf_printf(out, ": %d worker%s connected serve%s it", waiting->workers_connected,
-                   waiting->workers_connected == 1 ? "" : "s",
-                   waiting->workers_connected == 1 ? "s" : "");
+        write_who_serves(waiting, out);
         write_until(waiting, ", given up at ", view, out);
         break;
     case SAGA__V1__WAIT_KIND__WAIT_KIND_RETRY:

@@ -336,6 +336,7 @@ struct engine *engine_free(struct engine *engine)
         mem_free(flight);
     }
     mem_free(engine->adopt_for.names);
+    mem_free(engine->beat_for.names);
     heap_done(&engine->timers);
     heap_done(&engine->wait_timers);
     (void)dispatch_free(engine->dispatch);

@@ -239,6 +239,7 @@ struct engine {
     bool own_from_start;
     struct uuid own_after;
     struct dispatch_served adopt_for; /* names borrowed by the ADOPT in flight */
+    struct dispatch_served beat_for;  /* the same, by the HEARTBEAT */
 
     struct mailbox_node *started, **started_last; /* ENGINE_STARTED that are being taken up */
 

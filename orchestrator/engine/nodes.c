@@ -53,7 +53,13 @@ void nodes_beat(struct engine *engine, enum store_beat beat)
     struct flight *flight = flight_of_kind(engine, STORE_HEARTBEAT);
     if (!flight)
         return;
+    struct dispatch_served *served = &engine->beat_for;
     flight->op.beat = beat;
+    /* Out of memory: this time people hear of none. */
+    if (beat != STORE_BEAT_LEAVE && !dispatch_served(engine->dispatch, INT64_MAX, served)) {
+        flight->op.handlers = served->names;
+        flight->op.handler_count = served->count;
+    }
     engine->beat_in_flight = true;
     flight_add(engine, flight);
 }

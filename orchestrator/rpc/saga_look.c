@@ -5,6 +5,8 @@
 #include "wire/definition_codec.h"
 #include "wire/saga_codec.h"
 
+enum { SERVED_BY_MAX = 100 };
+
 static struct saga_look *look_of(struct query *query)
 {
     return CONTAINER(query, struct saga_look, query);
@@ -32,6 +34,32 @@ static void run_answer(struct query *base, struct store_reader *reader)
     finish(look_of(base), NULL);
 }
 
+static int add_served_by(struct saga_look *look, struct store_reader *reader, struct err *err)
+{
+    struct store_serving serving[SERVED_BY_MAX];
+    size_t count = 0;
+    Saga__V1__Waiting *waiting = look->message->waiting;
+    const char *handler = waiting->handler;
+    int rc = store_reader_serving(reader, look->query.server->node, &handler, 1, SERVED_BY_MAX,
+                                  serving, &count, err);
+    if (rc)
+        return rc;
+    waiting->served_by = arena_array(look->arena, count + 1, sizeof(char *));
+    for (size_t i = 0; waiting->served_by && i < count; i++)
+        waiting->served_by[waiting->n_served_by++] = arena_strdup(look->arena, serving[i].node);
+    store_serving_done(serving, count);
+    return look->arena->oom ? err_set(err, ERR_NOMEM, "saga") : 0;
+}
+
+/* On the reader's thread: nobody serves it here. */
+static void run_elsewhere(struct query *base, struct store_reader *reader)
+{
+    struct saga_look *look = look_of(base);
+    struct err err;
+    int rc = add_served_by(look, reader, &err);
+    finish(look, rc ? &err : NULL);
+}
+
 /* On the engine's thread. */
 static void on_status(struct engine_event *event)
 {
@@ -42,7 +70,7 @@ static void on_status(struct engine_event *event)
         workers += status->handlers[i].workers;
     look->message->waiting->workers_connected = (int32_t)workers;
     engine_status_done(status);
-    look->query.run = run_answer;
+    look->query.run = workers ? run_answer : run_elsewhere;
     query_post_back(&look->query);
 }
 

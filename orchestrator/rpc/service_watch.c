@@ -116,6 +116,7 @@ static int mark_of(struct arena *arena, Saga__V1__Saga *message, uint8_t ret[MAR
     if (waiting) {
         shown = *waiting;
         shown.workers_connected = 0;
+        shown.n_served_by = 0;
         if (shown.kind == SAGA__V1__WAIT_KIND__WAIT_KIND_REPORT)
             shown.until_time = NULL;
         message->waiting = &shown;

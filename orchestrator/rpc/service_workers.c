@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS_MAX = 1000, UNSERVED_MAX = 1000, NODES_MAX = 1000 };
+enum { WORKERS_MAX = 1000, UNSERVED_MAX = 1000, NODES_MAX = 1000, SERVING_MAX = 1000 };
 
 typedef Saga__V1__ListWorkersResponse response_message;
 typedef Saga__V1__ListWorkersResponse__Worker worker_message;
@@ -23,6 +23,8 @@ struct workers_query {
     size_t let_go_count;
     char *nodes[NODES_MAX];
     size_t node_count;
+    struct store_serving serving[SERVING_MAX];
+    size_t serving_count;
 };
 
 static Google__Protobuf__Timestamp *reply_time(struct arena *arena, int64_t ms)
@@ -163,6 +165,41 @@ static int fill_unserved(struct arena *arena, const struct workers_query *query,
     return 0;
 }
 
+/* Both are by handler. */
+static int fill_served_by(struct arena *arena, const struct workers_query *query,
+                          response_message *reply)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < reply->n_unserved; i++) {
+        unserved_message *unserved = reply->unserved[i];
+        size_t first = next;
+        while (next < query->serving_count &&
+               strcmp(query->serving[next].handler, unserved->handler) == 0)
+            next++;
+        unserved->served_by = arena_array(arena, next - first + 1, sizeof(char *));
+        if (!unserved->served_by)
+            return -1;
+        for (; first < next; first++)
+            unserved->served_by[unserved->n_served_by++] = query->serving[first].node;
+    }
+    return 0;
+}
+
+static int read_served_by(struct arena *arena, struct store_reader *reader, const char *node,
+                          struct workers_query *query, response_message *reply, struct err *err)
+{
+    const char **handlers = arena_array(arena, reply->n_unserved + 1, sizeof *handlers);
+    if (!handlers)
+        return err_set(err, ERR_NOMEM, "workers");
+    for (size_t i = 0; i < reply->n_unserved; i++)
+        handlers[i] = reply->unserved[i]->handler;
+    int rc = store_reader_serving(reader, node, handlers, reply->n_unserved, SERVING_MAX,
+                                  query->serving, &query->serving_count, err);
+    if (!rc && fill_served_by(arena, query, reply))
+        rc = err_set(err, ERR_NOMEM, "workers");
+    return rc;
+}
+
 /* --- the call --------------------------------------------------------------------------------- */
 
 static void drop(struct workers_query *query)
@@ -172,6 +209,8 @@ static void drop(struct workers_query *query)
         mem_free(query->let_go[--query->let_go_count].handler);
     while (query->node_count > 0)
         mem_free(query->nodes[--query->node_count]);
+    store_serving_done(query->serving, query->serving_count);
+    query->serving_count = 0;
 }
 
 static void refuse(struct query *base, const struct err *err)
@@ -194,6 +233,8 @@ static void run_workers(struct query *base, struct store_reader *reader)
                                 &query->node_count, &err);
     if (!rc && (fill_workers(arena, &query->status, &reply) || fill_unserved(arena, query, &reply)))
         rc = err_set(&err, ERR_NOMEM, "workers");
+    if (!rc)
+        rc = read_served_by(arena, reader, call->server->node, query, &reply, &err);
     reply.node = call->server->node;
     reply.other_nodes = query->nodes;
     reply.n_other_nodes = query->node_count;

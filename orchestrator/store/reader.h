@@ -105,6 +105,16 @@ MUST_USE int store_reader_let_go(struct store_reader *reader, size_t limit,
 MUST_USE int store_reader_nodes(struct store_reader *reader, const char *but, size_t limit,
                                 char **ret, size_t *ret_count, struct err *err);
 
+/* Which of the other nodes that live serve one of these handlers, as of their last heartbeat; by
+ * handler and node, at most `limit`. */
+struct store_serving {
+    char *handler, *node; /* owned: store_serving_done */
+};
+void store_serving_done(struct store_serving *serving, size_t count);
+MUST_USE int store_reader_serving(struct store_reader *reader, const char *but,
+                                  const char *const *handlers, size_t handler_count, size_t limit,
+                                  struct store_serving *ret, size_t *ret_count, struct err *err);
+
 struct store_definition { /* a revision, and the state of its definition */
     char *namespace_, *name;
     int32_t revision;

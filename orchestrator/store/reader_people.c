@@ -238,3 +238,66 @@ int store_reader_nodes(struct store_reader *reader, const char *but, size_t limi
     *ret_count = query.count;
     return 0;
 }
+
+struct serving_query {
+    const char *but;
+    const char *const *handlers;
+    size_t handler_count, limit, count;
+    struct store_serving *list;
+};
+
+void store_serving_done(struct store_serving *serving, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mem_free(serving[i].handler);
+        mem_free(serving[i].node);
+    }
+}
+
+static void serving_drop(struct serving_query *query)
+{
+    store_serving_done(query->list, query->count);
+    query->count = 0;
+}
+
+static int serving_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    struct serving_query *query = ctx;
+    serving_drop(query); /* of a first try that broke */
+    struct params *params = reader_start(reader, READ_SERVING);
+    params_text(params, query->but);
+    for (size_t i = 0; i < query->handler_count; i++) {
+        params_seek(params, 1);
+        params_text(params, query->handlers[i]);
+    }
+    params_seek(params, 2);
+    params_int8(params, (int64_t)query->limit);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    int rc = reader_execute(reader, &result, err);
+    for (int row = 0; !rc && row < PQntuples(result) && query->count < query->limit; row++) {
+        struct columns columns = { .result = result, .row = row, .table = "node", .err = err };
+        struct store_serving *ret = &query->list[query->count++];
+        ret->handler = columns_text(&columns);
+        ret->node = columns_text(&columns);
+        rc = columns.failed ? (int)err->code : 0;
+    }
+    return rc;
+}
+
+int store_reader_serving(struct store_reader *reader, const char *but, const char *const *handlers,
+                         size_t handler_count, size_t limit, struct store_serving *ret,
+                         size_t *ret_count, struct err *err)
+{
+    struct serving_query query = { .but = but,
+                                   .handlers = handlers,
+                                   .handler_count = handler_count,
+                                   .limit = limit,
+                                   .list = ret };
+    int rc = reader_with_connection(reader, serving_run, &query, err);
+    if (rc) {
+        serving_drop(&query);
+        return rc;
+    }
+    *ret_count = query.count;
+    return 0;
+}

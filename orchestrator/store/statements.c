@@ -313,13 +313,15 @@ const struct stmt stmts[STMT_COUNT] = {
         " UPDATE saga s SET owner = $2, wake_at = NULL, waiting_handler = NULL FROM c"
         " WHERE s.shard = c.shard AND s.saga_uid = c.saga_uid RETURNING s.saga_uid, now()" },
 
-    /* $4: joins, $5: leaves. No row comes back when another process has this name. Joining cleans
+    /* $4: joins, $5: leaves, $6: serves. No row comes back when another process has this name. Joining cleans
      * up behind those that are long gone. */
-    [STMT_HEARTBEAT] = { "heartbeat", 5, { OID_TEXT, OID_UUID, OID_INT8, OID_BOOL, OID_BOOL },
+    [STMT_HEARTBEAT] = { "heartbeat", 6,
+        { OID_TEXT, OID_UUID, OID_INT8, OID_BOOL, OID_BOOL, OID_TEXT_ARRAY },
         "WITH p AS MATERIALIZED (SELECT n.heartbeat_at FROM node n WHERE n.name = $1),"
-        " b AS (INSERT INTO node AS n (name, instance, joined_at, heartbeat_at)"
-        " VALUES ($1, $2, now(), CASE WHEN $5 THEN '-infinity' ELSE now() END)"
+        " b AS (INSERT INTO node AS n (name, instance, joined_at, heartbeat_at, handlers)"
+        " VALUES ($1, $2, now(), CASE WHEN $5 THEN '-infinity' ELSE now() END, $6)"
         " ON CONFLICT (name) DO UPDATE SET instance = $2, heartbeat_at = EXCLUDED.heartbeat_at,"
+        " handlers = EXCLUDED.handlers,"
         " joined_at = CASE WHEN $4 THEN EXCLUDED.joined_at ELSE n.joined_at END"
         " WHERE $4 OR n.instance = $2"
         /* The clock: after the wait for one that adopts. */
@@ -522,6 +524,12 @@ const struct stmt
     [READ_NODES] = { "live_nodes", 2, { OID_TEXT, OID_INT8 },
         "SELECT n.name FROM node n WHERE n.name <> $1"
         " AND n.heartbeat_at > now() - interval '10 seconds' ORDER BY n.name LIMIT $2" },
+
+    /* Which of the others that live, but for $1, serve these handlers. */
+    [READ_SERVING] = { "serving", 3, { OID_TEXT, OID_TEXT_ARRAY, OID_INT8 },
+        "SELECT h.name, n.name FROM unnest($2) AS h (name) JOIN node n ON h.name = ANY (n.handlers)"
+        " WHERE n.name <> $1 AND n.heartbeat_at > now() - interval '10 seconds'"
+        " ORDER BY h.name, n.name LIMIT $3" },
 
     [READ_RETENTION_NODES] = { "retention_nodes", 1, { OID_INT8 },
         "SELECT r.node, r.retention_ms, r.key_memory_ms, r.archive, r.seen_at, r.round_began_at,"

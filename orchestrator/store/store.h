@@ -98,7 +98,8 @@ struct store_op {
 
     /* ADOPT: sagas, not terminal, whose owner is a node without a heartbeat for dead_ms, or that
      * have no owner and whose wake_at has come or whose waiting_handler is one of these. Skips
-     * rows that are locked. Clears wake_at and waiting_handler. */
+     * rows that are locked. Clears wake_at and waiting_handler. HEARTBEAT: what this node serves,
+     * for the others to tell people. Borrowed. */
     const char *const *handlers;
     size_t handler_count;
     int64_t dead_ms; /* HEARTBEAT, too */

@@ -318,6 +318,10 @@ static void put_heartbeat(struct params *params, const struct store_op *op, cons
     params_int8(params, op->dead_ms);
     params_bool(params, op->beat == STORE_BEAT_JOIN);
     params_bool(params, op->beat == STORE_BEAT_LEAVE);
+    for (size_t i = 0; i < op->handler_count; i++) {
+        params_seek(params, 5);
+        params_text(params, op->handlers[i]);
+    }
 }
 
 /* The arrays' elements for one operation, and all of a statement that carries only one. */

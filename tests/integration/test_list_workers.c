@@ -113,6 +113,53 @@ static void test_workers_and_what_nobody_serves_are_told(void **state)
     done(response);
 }
 
+/* A saga waits here for a while only: the other one takes it. So it starts one more. */
+static bool is_known_elsewhere(void *ctx)
+{
+    static int sagas;
+    char saga_id[16];
+    (void)snprintf(saga_id, sizeof saga_id, "more%d", sagas++);
+    rig_start(ctx, "there", saga_id, "");
+    response_message *response = list(ctx, "there");
+    bool is = response->n_unserved == 1 && response->unserved[0]->n_served_by == 1 &&
+              strcmp(response->unserved[0]->served_by[0], "two") == 0;
+    done(response);
+    return is;
+}
+
+/* Sagas wait at the one for what workers of the other serve, who are busy, and for what nobody
+ * serves. */
+static void test_nobody_is_said_only_where_nobody_serves_it_anywhere(void **state)
+{
+    (void)state;
+    rig_define(one, "there", NULL, "a: IDEMPOTENT handler=there | none");
+    rig_define(one, "gone", NULL, "a: IDEMPOTENT handler=gone | none");
+    struct raw_worker *worker = raw_worker_hello(two->address, "w3", NULL, "there", NULL, 0);
+    rig_start(one, "there", "t1", ""); /* its worker has no credit */
+    rig_start(one, "gone", "g1", "");
+    assert_true(wait_until(is_known_elsewhere, one, SOON));
+    const char *where[] = { SAGACTL_BINARY, "--address", one->address, "where", "t1", NULL };
+    command_expect(where, NULL, 0,
+                   "a worker that serves there for a: nobody serves it here, workers of two do");
+    command_expect(where, NULL, 0, "takes it by itself)");
+    where[4] = "g1";
+    command_expect(where, NULL, 0, "a worker that serves gone for a: nobody serves it, since");
+    command_expect(where, NULL, 0, "next     start a worker that serves gone");
+    where[2] = two->address;
+    command_expect(where, NULL, 0, "a worker that serves gone for a: nobody serves it, since");
+    const char *workers[] = { SAGACTL_BINARY, "--address", one->address, "workers", NULL };
+    command_expect(workers, NULL, 0, "NOBODY HERE SERVES  BUT WORKERS OF");
+    /* It comes to the other node, whose workers then serve it there. */
+    raw_worker_credit(worker, "there", 1);
+    const Saga__V1__Task *task = raw_worker_task(worker, SOON);
+    assert_non_null(task);
+    struct raw_lease lease = raw_lease_of(task);
+    assert_int_equal(raw_worker_settle(worker, &lease, SAGA__V1__OUTCOME__OUTCOME_DONE, ""),
+                     SAGA__V1__ACK__RESULT__RESULT_ACCEPTED);
+    rig_await_state(one, "there", task->saga_id, "SUCCEEDED", SOON);
+    (void)raw_worker_cut(worker); /* always NULL */
+}
+
 static void test_a_wrong_handler_is_refused(void **state)
 {
     (void)state;
@@ -129,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_workers_and_what_nobody_serves_are_told),
+        cmocka_unit_test(test_nobody_is_said_only_where_nobody_serves_it_anywhere),
         cmocka_unit_test(test_a_wrong_handler_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;

@@ -271,7 +271,7 @@ static void test_where_and_history_tell_what_the_probes_said(void **state)
                  "settled  no request can be on its way any more since 2",
                  "probes   0 asked; the next one is due", "key      ",
                  " resolve waybill b-1 --step a --did-not-happen --fence ",
-                 "a worker that serves ask for the probe of a: 0 workers connected serve it"),
+                 "a worker that serves ask for the probe of a: nobody serves it"),
            WORDS("where", "b-1"));
     json_t *sagas = run_json(WORDS("where", "b-1", "-o", "json"));
     const char *effect = NULL;
@@ -383,7 +383,7 @@ static void test_where_tells_what_nobody_serves_and_when_it_is_tried_again(void 
               "SELECT count(*) FROM journal JOIN saga USING (shard, saga_uid)"
               " WHERE saga_id = 'n-2' AND outcome = 'RETRY'");
     expect(0,
-           WORDS("a worker that serves bank.none for a: 0 workers connected serve it",
+           WORDS("a worker that serves bank.none for a: nobody serves it",
                  "next     start a worker that serves bank.none"),
            WORDS("where", "n-1"));
     expect(0,

@@ -144,6 +144,28 @@ static void beats(struct store *store, enum store_beat kind, const struct uuid *
     assert_true(op.now_ms > 0);
 }
 
+/* For people: what its workers serve, as of its last heartbeat. */
+static void test_a_heartbeat_tells_what_is_served(void **state)
+{
+    (void)state;
+    static const char *const handlers[] = { "pay.do", "pay, \"undo\"" };
+    struct store_op op = beat(STORE_BEAT_JOIN, &fixture_instance, DEAD_MS);
+    for (int count = 2; count >= 0; count--) {
+        op.handlers = handlers;
+        op.handler_count = (size_t)count;
+        op.next = NULL;
+        fixture_run(one, &op);
+        assert_int_equal(op.result, STORE_OK);
+        op.beat = STORE_BEAT;
+        assert_int_equal(fixture_count(watch, "SELECT cardinality(handlers) FROM node"
+                                              " WHERE name = 'node-1'"),
+                         count);
+        assert_int_equal(fixture_count(watch, "SELECT count(*) FROM node WHERE name = 'node-1'"
+                                              " AND 'pay, \"undo\"' = ANY (handlers)"),
+                         count == 2);
+    }
+}
+
 static void beat_is_lost(struct store *store, enum store_beat kind, const struct uuid *instance)
 {
     struct store_op op = beat(kind, instance, DEAD_MS);
@@ -974,6 +996,7 @@ int main(void)
         NODE_TEST(test_taking_in_a_batch),
         NODE_TEST(test_a_locked_saga_is_not_taken_and_holds_up_no_other),
         NODE_TEST(test_letting_go_and_taking_exclude_each_other),
+        NODE_TEST(test_a_heartbeat_tells_what_is_served),
         NODE_TEST(test_nodes_count_each_other),
         NODE_TEST(test_a_heartbeat_is_the_databases_time),
         NODE_TEST(test_a_name_belongs_to_the_last_that_joined),

@@ -508,6 +508,36 @@ static void test_registration_by_many_at_once(void **state)
     assert_int_equal(created, CONTENTS);
 }
 
+/* Of those that live, but for oneself. */
+static void test_who_serves_a_handler(void **state)
+{
+    (void)state;
+    static const char *const handlers[] = { "c", "a", "nobody" };
+    static const char *const expected[][2] = { { "a", "n1" }, { "a", "n2" }, { "c", "n2" } };
+    struct store_serving serving[8];
+    size_t count = 0;
+    struct err err;
+    fixture_exec(conn, "INSERT INTO node (name, instance, joined_at, heartbeat_at, handlers) VALUES"
+                       " ('me', gen_random_uuid(), now(), now(), '{a,c,nobody}'),"
+                       " ('n1', gen_random_uuid(), now(), now(), '{a}'),"
+                       " ('n2', gen_random_uuid(), now(), now() - interval '5 s', '{b,c,a}'),"
+                       " ('n3', gen_random_uuid(), now(), now() - interval '11 s', '{a}'),"
+                       " ('n4', gen_random_uuid(), now(), '-infinity', '{a}')");
+    ASSERT_OK(store_reader_serving(reader, "me", handlers, 3, 8, serving, &count, &err), &err);
+    assert_int_equal(count, ARRAY_LEN(expected));
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(serving[i].handler, expected[i][0]);
+        assert_string_equal(serving[i].node, expected[i][1]);
+    }
+    store_serving_done(serving, count);
+    ASSERT_OK(store_reader_serving(reader, "me", handlers, 3, 1, serving, &count, &err), &err);
+    assert_int_equal(count, 1);
+    store_serving_done(serving, count);
+    ASSERT_OK(store_reader_serving(reader, "me", handlers, 0, 8, serving, &count, &err), &err);
+    assert_int_equal(count, 0);
+    fixture_exec(conn, "DELETE FROM node");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_prefixes_of_every_length_of_character),
         cmocka_unit_test(test_get_by_uid_and_by_key),
         cmocka_unit_test(test_a_lost_session_is_replaced),
+        cmocka_unit_test(test_who_serves_a_handler),
         cmocka_unit_test(test_registration),
         cmocka_unit_test(test_definitions_page_by_page),
         cmocka_unit_test(test_registration_by_many_at_once),

@@ -116,8 +116,11 @@ static void test_what_it_waits_for_and_until_when(void **state)
         const char *waiting, *waits, *next;
     } rows[] = {
         { "{\"kind\":\"WAIT_KIND_WORKER\",\"handler\":\"bank.debit\",\"step\":\"debit\"}",
-          "a worker that serves bank.debit for debit: 0 workers connected serve it",
+          "a worker that serves bank.debit for debit: nobody serves it",
           "start a worker that serves bank.debit" },
+        { "{\"kind\":\"WAIT_KIND_WORKER\",\"handler\":\"h\",\"servedBy\":[\"two\",\"three\"]}",
+          "a worker that serves h: nobody serves it here, workers of two, three do",
+          "sagactl wait d k   (a server that has workers for it takes it by itself)" },
         { "{\"kind\":\"WAIT_KIND_WORKER\",\"handler\":\"h\",\"workersConnected\":1}",
           "1 worker connected serves it", "are busy" },
         { "{\"kind\":\"WAIT_KIND_REPORT\",\"worker\":\"w1/x\",\"step\":\"risk\","

@@ -1299,8 +1299,11 @@ type Waiting struct {
 	// Workers connected to the answering server that serve `handler`; 0: nobody serves it here.
 	WorkersConnected int32  `protobuf:"varint,8,opt,name=workers_connected,json=workersConnected,proto3" json:"workers_connected,omitempty"`
 	Signal           string `protobuf:"bytes,9,opt,name=signal,proto3" json:"signal,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Where nobody serves `handler` here: other servers whose workers serve it, as of some seconds ago.
+	// Empty, too: nobody serves it anywhere.
+	ServedBy      []string `protobuf:"bytes,10,rep,name=served_by,json=servedBy,proto3" json:"served_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Waiting) Reset() {
@@ -1394,6 +1397,13 @@ func (x *Waiting) GetSignal() string {
 		return x.Signal
 	}
 	return ""
+}
+
+func (x *Waiting) GetServedBy() []string {
+	if x != nil {
+		return x.ServedBy
+	}
+	return nil
 }
 
 type Saga struct {
@@ -3038,7 +3048,7 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"last_probe\x18\f \x01(\x0e2\x10.saga.v1.OutcomeR\tlastProbe\x12<\n" +
 	"\x10last_probe_error\x18\r \x01(\v2\x12.saga.v1.ErrorInfoR\x0elastProbeError\x12B\n" +
 	"\x0flast_probe_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\rlastProbeTime\x12'\n" +
-	"\x06effect\x18\x0f \x01(\x0e2\x0f.saga.v1.EffectR\x06effect\"\xe7\x02\n" +
+	"\x06effect\x18\x0f \x01(\x0e2\x0f.saga.v1.EffectR\x06effect\"\x84\x03\n" +
 	"\aWaiting\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.saga.v1.WaitKindR\x04kind\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\tR\x04step\x124\n" +
@@ -3050,7 +3060,9 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\n" +
 	"until_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12+\n" +
 	"\x11workers_connected\x18\b \x01(\x05R\x10workersConnected\x12\x16\n" +
-	"\x06signal\x18\t \x01(\tR\x06signal\"\x89\b\n" +
+	"\x06signal\x18\t \x01(\tR\x06signal\x12\x1b\n" +
+	"\tserved_by\x18\n" +
+	" \x03(\tR\bservedBy\"\x89\b\n" +
 	"\x04Saga\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1e\n" +
