@@ -1,13 +1,17 @@
 /* Goal: who serves what, and what nobody serves, is told as it is. Method: two nodes, workers by
- * hand at the one; sagas for handlers that somebody, somebody else, and nobody serves. */
+ * hand at the one; sagas for handlers that somebody, somebody else, and nobody serves; a worker
+ * that is stopped, one that does not read. */
+#include "core/limits.h"
 #include "support/command.h"
 #include "support/nodes.h"
 #include "support/raw_worker.h"
 #include "support/wait.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { SOON = 10000 };
+enum { SOON = 10000, FLOOD = 100 };
 
 typedef Saga__V1__ListWorkersResponse response_message;
 
@@ -160,6 +164,82 @@ static void test_nobody_is_said_only_where_nobody_serves_it_anywhere(void **stat
     (void)raw_worker_cut(worker); /* always NULL */
 }
 
+/* --- workers that are not well -----------------------------------------------------------------
+ */
+
+struct look {
+    const char *handler;
+    bool unresponsive, congested;
+};
+
+/* The handler's one worker is so. */
+static bool is_so(void *ctx)
+{
+    const struct look *look = ctx;
+    response_message *response = list(one, look->handler);
+    bool is = response->n_workers == 1 &&
+              response->workers[0]->unresponsive == look->unresponsive &&
+              response->workers[0]->congested == look->congested;
+    done(response);
+    return is;
+}
+
+static void await_look(const char *handler, bool unresponsive, bool congested)
+{
+    struct look look = { handler, unresponsive, congested };
+    assert_true(wait_until(is_so, &look, 2 * SOON));
+}
+
+/* It stands still, its connection with it: it let its lease run out, and gets nothing until it
+ * speaks again. */
+static void test_a_worker_that_stands_still_is_unresponsive(void **state)
+{
+    (void)state;
+    rig_define(one, "still", NULL, "a: IDEMPOTENT handler=still lease=5s | none");
+    struct test_process *worker = rig_worker(one, "w4", "still:2");
+    await_look("still", false, false);
+    rig_start(one, "still", "f1", "a A 1 sleep=60000");
+    rig_await_call(one, "f1", "a", "A", 1, SOON);
+    rig_worker_signal(worker, SIGSTOP);
+    await_look("still", true, false);
+    const char *workers[] = { SAGACTL_BINARY, "--address", one->address, "workers", NULL };
+    command_expect(workers, NULL, 0, "unresponsive");
+    rig_start(one, "still", "f2", "");
+    wait_ms(300);
+    assert_int_equal(rig_count(one, RIG_STORE,
+                               "SELECT count(*) FROM journal j JOIN saga s USING (shard, saga_uid)"
+                               " WHERE s.saga_id = 'f2'"),
+                     0);
+    rig_worker_signal(worker, SIGCONT);
+    await_look("still", false, false);
+    rig_await_state(one, "still", "f2", "SUCCEEDED", SOON);
+    rig_worker_kill(one, worker);
+}
+
+/* It takes more tasks than it reads. */
+static void test_a_worker_that_does_not_read_is_congested(void **state)
+{
+    (void)state;
+    static char input[LIMIT_PAYLOAD_BYTES];
+    memset(input, 'i', sizeof input - 1);
+    rig_define(one, "flood", NULL, "a: IDEMPOTENT handler=flood lease=60s | none");
+    struct raw_worker *worker = raw_worker_hello(one->address, "w5", NULL, "flood", NULL, 0);
+    await_look("flood", false, false);
+    raw_worker_credit(worker, "flood", FLOOD);
+    for (int i = 0; i < FLOOD; i++) {
+        char saga_id[16];
+        (void)snprintf(saga_id, sizeof saga_id, "c%d", i);
+        rig_start(one, "flood", saga_id, input);
+    }
+    await_look("flood", false, true);
+    const char *workers[] = { SAGACTL_BINARY, "--address", one->address, "workers", NULL };
+    command_expect(workers, NULL, 0, "congested");
+    for (int i = 0; i < FLOOD; i++)
+        assert_non_null(raw_worker_task(worker, SOON));
+    await_look("flood", false, false);
+    (void)raw_worker_cut(worker); /* always NULL */
+}
+
 static void test_a_wrong_handler_is_refused(void **state)
 {
     (void)state;
@@ -177,6 +257,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_workers_and_what_nobody_serves_are_told),
         cmocka_unit_test(test_nobody_is_said_only_where_nobody_serves_it_anywhere),
+        cmocka_unit_test(test_a_worker_that_stands_still_is_unresponsive),
+        cmocka_unit_test(test_a_worker_that_does_not_read_is_congested),
         cmocka_unit_test(test_a_wrong_handler_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
