@@ -2,7 +2,8 @@
  * real engine in the simulator's world (tests/sim: its database, its clock, its invariants), with
  * workers that say what the input, a script, says: well formed words about the tasks that they have
  * and had, and bytes as they come, through the server's own decoder; beside starts, verbs, time,
- * cut connections and dying nodes. What the engine says is encoded as the server does it. */
+ * cut connections and dying nodes; and what the server itself says of workers that poll: PAUSE and
+ * UNCONFIRMED. What the engine says is encoded as the server does it. */
 #include "base/log.h"
 #include "fuzz.h"
 #include "rpc/worker_decode.h"
@@ -27,6 +28,7 @@ struct stream_end {
     struct worker_link link; /* the engine's view */
     struct node *node;
     bool is_open, greeted, closing, blocked;
+    bool pausing, paused; /* PAUSE is with the engine; was done, and no ROOM since */
     char worker[NAME];
     struct note *notes;
 };
@@ -66,6 +68,7 @@ static bool on_tasks(struct worker_link *link, const struct engine_task *tasks, 
     struct stream_end *end = end_of(link);
     if (!end->is_open)
         return false;
+    FUZZ_CHECK(!end->paused);
     words_tasks(tasks, count);
     for (size_t i = 0; i < count; i++) {
         invariants_task(&world, end->node, end->worker, &tasks[i]);
@@ -145,6 +148,11 @@ static void said_end(struct posted *posted, bool lost)
 static void on_said_done(struct engine_event *base)
 {
     struct engine_worker_event *event = CONTAINER(base, struct engine_worker_event, event);
+    if (event->kind == WORKER_PAUSE) {
+        struct stream_end *end = end_of(event->link);
+        end->paused = end->pausing;
+        end->pausing = false;
+    }
     node_done(&CONTAINER(event, struct word_said, event)->posted);
 }
 
@@ -428,8 +436,38 @@ static void change_room(void)
     if (!end || !end->greeted || !node_is_up(end->node))
         return;
     end->blocked = !end->blocked;
+    end->pausing = end->paused = false;
     if (!end->blocked)
         post(end, said_new(WORKER_ROOM));
+}
+
+/* As the server does for workers that poll: the answer is closed. Once at a time. */
+static void pause_tasks(void)
+{
+    struct stream_end *end = streams[some_place()];
+    if (!end || !end->greeted || !node_is_up(end->node) || end->pausing || end->paused)
+        return;
+    end->blocked = end->pausing = true;
+    post(end, said_new(WORKER_PAUSE));
+}
+
+/* And of what an answer brought nobody has heard. */
+static void tell_unconfirmed(void)
+{
+    struct leases_said leases;
+    struct stream_end *end = streams[some_place()];
+    some_leases(&leases);
+    if (!end || !end->greeted || !node_is_up(end->node))
+        return;
+    struct word_said *said = said_new(WORKER_UNCONFIRMED);
+    struct worker_lease_ref *refs = arena_array(&said->arena, leases.count + 1, sizeof *refs);
+    FUZZ_CHECK(refs);
+    for (size_t i = 0; i < leases.count; i++)
+        refs[i] =
+            (struct worker_lease_ref){ .uid = leases.tasks[i].uid, .fence = leases.tasks[i].fence };
+    said->event.leases = refs;
+    said->event.lease_count = leases.count;
+    post(end, said);
 }
 
 static void on_time(struct world *of, struct timer *timer)
@@ -496,7 +534,7 @@ static void break_something(void)
 static void (*const steps[])(void) = {
     open_stream, say_hello,   say_credit,      say_report,  wait_little, call,
     wait_little, wait_long,   say_extend,      say_release, say_drain,   say_anything,
-    leave,       change_room, break_something, say_report,  say_credit,  wait_little,
+    leave,       change_room, break_something, say_report,  pause_tasks, tell_unconfirmed,
 };
 
 /* --- a script --------------------------------------------------------------------------------- */

@@ -36,6 +36,8 @@
     X(WORKER_DRAINS, "a worker drains", 150)                                                       \
     X(WORKER_SILENT, "a worker takes tasks and says nothing for a while", 200)                     \
     X(WORKER_LIES, "a worker reports on fences that are not its own", 300)                         \
+    X(WORKER_POLLS, "a worker without a stream: an answer is closed when it has brought tasks",    \
+      300)                                                                                         \
     X(REPORT_TWICE, "a report is sent twice", 80)                                                  \
     X(REPORT_OTHER, "a second report of a fence says otherwise", 80)                               \
     X(REPORT_ELSEWHERE, "a report goes to another node than its task came from", 250)              \
@@ -106,6 +108,8 @@
     X(ANY_BACK, "any such graph COMPENSATED, six or more taken back")                              \
     X(LARGE_PIVOT, "a large graph with a pivot SUCCEEDED")                                         \
     X(LARGE_CANCELLED, "a large graph was cancelled beside a live lease")                          \
+    X(ANSWER_WAITED, "an answer that was closed waited for what had been granted before")          \
+    X(UNCONFIRMED, "a task that its worker did not name in time counted as lost on its way")       \
     X(LEASE_EXTENDED, "a lease was extended")                                                      \
     X(EXTENSION_REFUSED, "an extension was refused")                                               \
     X(BACK_REFUSED, "turned back: refused")                                                        \

@@ -53,7 +53,7 @@ struct call;
       "what was accepted, skipped or contradicted is in doubt until somebody found out")           \
     X(EXPIRY, "P3",                                                                                \
       "a lease expires after its time by the database's clock, and never within the "              \
-      "grace")                                                                                     \
+      "grace; with its stream only one that may be repeated")                                      \
     X(COPY, "P5", "a copy decides on the connection that it was loaded on, and on no other")       \
     X(GOES_ON, "P8",                                                                               \
       "a saga that has not ended has a live lease, a due time, something to grant or "             \
@@ -62,7 +62,7 @@ struct call;
       "a saga takes over with its first entry, or not at all, and every start of its key says so") \
     X(TURN, "P8", "what has its turn can be granted, also beside others")                          \
     X(TASK, "P2", "a task leaves after the commit of its lease, to the worker that it names")      \
-    X(CREDIT, "P3", "a worker gets no more tasks than it gave credit for")                         \
+    X(CREDIT, "P3", "a worker gets no more tasks than it gave credit for, none behind its answer") \
     X(LEASE_TIME, "P3", "no worker is told of a longer lease than the database holds")             \
     X(ACK, "P2", "a report is acknowledged after it and what follows from it are durable")         \
     X(STALE, "P3", "the holder of a live lease is never told that it is stale")                    \

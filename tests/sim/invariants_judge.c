@@ -314,6 +314,10 @@ void invariants_end_of_lease(const struct look *look, const struct journal_entry
     may_have_been_sent(of, lease->finished_at_ms);
     if (lease->outcome != OUTCOME_STREAM_LOST)
         return;
+    if (definition_rule(look->definition, (size_t)lease->step, lease->operation)->effect !=
+        EFFECT_IDEMPOTENT)
+        world_violate(look->world, INV_EXPIRY, "%s: #%" PRId64 " is not idempotent and ended %s",
+                      id_of(look), lease->seq, outcome_name(lease->outcome));
     may_have_been_sent(of, lease->lease_until_ms);
     if (is_action)
         judged->lost_until_ms = larger(judged->lost_until_ms, lease->lease_until_ms);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
-enum { HEARS_LATE_MS = 35000 };
+enum { HEARS_LATE_MS = 35000, CONFIRM_MS = 10000, WAIT_MS = 20000, LEASES_MAX = 64 };
 
 /* An event at the engine with all that it points to. */
 struct stream_event {
@@ -20,6 +20,14 @@ struct report_note {
     struct uuid uid;
     int64_t fence;
     enum outcome outcome;
+};
+
+/* A task that was sent to a worker that polls. */
+struct unheard {
+    struct unheard *next;
+    struct uuid uid;
+    int64_t fence;
+    int64_t until_ms;
 };
 
 static struct stream *stream_of(struct worker_link *link)
@@ -53,9 +61,26 @@ static void event_end(struct posted *posted, bool lost)
     event_free(CONTAINER(posted, struct stream_event, posted));
 }
 
+static void on_ask(struct world *world, struct timer *timer);
+static void on_waited(struct world *world, struct timer *timer);
+
+/* The answer leaves; the next question comes after it. */
+static void answer_given(struct stream *stream)
+{
+    struct world *world = stream->world;
+    if (!stream->node_open)
+        return;
+    stream->answer = ANSWER_GIVEN;
+    if (world->now_ms > stream->closes_at_ms)
+        world_hit(world, HIT_ANSWER_WAITED);
+    world_after(world, &stream->ask, world_between(world, 1, 200), on_ask);
+}
+
 static void on_event_done(struct engine_event *base)
 {
     struct engine_worker_event *event = CONTAINER(base, struct engine_worker_event, event);
+    if (event->kind == WORKER_PAUSE)
+        answer_given(stream_of(event->link));
     node_done(&CONTAINER(event, struct stream_event, event)->posted);
 }
 
@@ -99,6 +124,24 @@ static void note_reports(struct stream *stream, const struct engine_worker_event
     }
 }
 
+/* The worker has it. */
+static void heard_of(struct stream *stream, const struct uuid *uid, int64_t fence)
+{
+    struct unheard **at = &stream->unheard;
+    while (*at && ((*at)->fence != fence || memcmp(&(*at)->uid, uid, sizeof *uid) != 0))
+        at = &(*at)->next;
+    if (*at)
+        *at = (*at)->next;
+}
+
+static void heard(struct stream *stream, const struct engine_worker_event *event)
+{
+    for (size_t i = 0; i < event->lease_count; i++)
+        heard_of(stream, &event->leases[i].uid, event->leases[i].fence);
+    for (size_t i = 0; i < event->report_count; i++)
+        heard_of(stream, &event->reports[i].uid, event->reports[i].report.fence);
+}
+
 /* On the node, after all that came before; not once GONE was posted. */
 static void post(struct stream *stream, struct stream_event *event)
 {
@@ -109,6 +152,7 @@ static void post(struct stream *stream, struct stream_event *event)
     if (event->event.kind == WORKER_HELLO)
         stream->greeted = true;
     note_reports(stream, &event->event);
+    heard(stream, &event->event);
     if (!node_post(stream->node, &event->event.event, &event->posted))
         event_free(event);
 }
@@ -117,6 +161,72 @@ static void post_kind(struct stream *stream, enum worker_event_kind kind)
 {
     struct engine_worker_event event = { .kind = kind };
     post(stream, event_new(stream, &event));
+}
+
+/* --- a worker that polls ---------------------------------------------------------------------- */
+
+static void on_ask(struct world *world, struct timer *timer)
+{
+    struct stream *stream = CONTAINER(timer, struct stream, ask);
+    (void)world;
+    if (node_sleeps(stream->node, timer, on_ask))
+        return;
+    stream->answer = ANSWER_OPEN;
+    world_after(world, timer, world_between(world, 1000, WAIT_MS), on_waited);
+    if (!stream->blocked)
+        post_kind(stream, WORKER_ROOM);
+}
+
+static void answer_closes(struct stream *stream)
+{
+    stream->answer = ANSWER_CLOSES;
+    stream->closes_at_ms = stream->world->now_ms;
+    post_kind(stream, WORKER_PAUSE);
+}
+
+/* Nothing came while it waited. */
+static void on_waited(struct world *world, struct timer *timer)
+{
+    struct stream *stream = CONTAINER(timer, struct stream, ask);
+    (void)world;
+    if (!node_sleeps(stream->node, timer, on_waited) && stream->answer == ANSWER_OPEN)
+        answer_closes(stream);
+}
+
+static void on_confirm(struct world *world, struct timer *timer)
+{
+    struct stream *stream = CONTAINER(timer, struct stream, confirm);
+    struct worker_lease_ref leases[LEASES_MAX] = { 0 };
+    struct engine_worker_event event = { .kind = WORKER_UNCONFIRMED, .leases = leases };
+    if (node_sleeps(stream->node, timer, on_confirm))
+        return;
+    struct unheard *unheard = stream->unheard;
+    for (; unheard && unheard->until_ms <= world->now_ms && event.lease_count < LEASES_MAX;
+         unheard = unheard->next)
+        leases[event.lease_count++] =
+            (struct worker_lease_ref){ .uid = unheard->uid, .fence = unheard->fence };
+    stream->unheard = unheard;
+    if (unheard)
+        world_at(world, timer, unheard->until_ms, on_confirm);
+    if (!event.lease_count)
+        return;
+    world_trace(world, stream->node->name, "has heard nothing of %zu tasks from %s",
+                event.lease_count, stream->worker_name);
+    world_hit(world, HIT_UNCONFIRMED);
+    post(stream, event_new(stream, &event));
+}
+
+/* A task is in the answer, which is closed with the first one. */
+static void answer_with(struct stream *stream, const struct word *task)
+{
+    struct world *world = stream->world;
+    struct unheard *unheard = world_alloc(world, sizeof *unheard);
+    *unheard = (struct unheard){ NULL, task->uid, task->fence, world->now_ms + CONFIRM_MS };
+    LL_APPEND(stream->unheard, unheard);
+    if (!timer_is_set(&stream->confirm))
+        world_at(world, &stream->confirm, unheard->until_ms, on_confirm);
+    if (stream->answer == ANSWER_OPEN)
+        answer_closes(stream);
 }
 
 /* --- to the node ------------------------------------------------------------------------------ */
@@ -241,6 +351,8 @@ static void node_ends(struct stream *stream)
         post_kind(stream, WORKER_GONE);
     stream->gone_posted = true;
     world_cancel(stream->world, &stream->room);
+    world_cancel(stream->world, &stream->ask);
+    world_cancel(stream->world, &stream->confirm);
     world_cancel(stream->world, &stream->node_hears);
     if (stream->worker_open && !stream->cut) {
         struct word end = { .kind = WORD_END };
@@ -326,6 +438,8 @@ void streams_lose_node(struct node *node)
         stream->node_open = false;
         stream->cut = true;
         world_cancel(world, &stream->room);
+        world_cancel(world, &stream->ask);
+        world_cancel(world, &stream->confirm);
         world_cancel(world, &stream->node_hears);
         drop_said(stream);
         if (!stream->worker_open)
@@ -348,7 +462,8 @@ static void on_room(struct world *world, struct timer *timer)
     if (node_sleeps(stream->node, timer, on_room))
         return;
     stream->blocked = false;
-    post_kind(stream, WORKER_ROOM);
+    if (stream->answer == ANSWER_OPEN)
+        post_kind(stream, WORKER_ROOM);
 }
 
 static bool link_has_room(struct worker_link *link)
@@ -361,7 +476,7 @@ static bool link_has_room(struct worker_link *link)
         stream->blocked = true;
         world_after(world, &stream->room, world_between(world, 1, 3000), on_room);
     }
-    return !stream->blocked;
+    return !stream->blocked && stream->answer == ANSWER_OPEN;
 }
 
 static bool link_tasks(struct worker_link *link, const struct engine_task *tasks, size_t count)
@@ -369,6 +484,9 @@ static bool link_tasks(struct worker_link *link, const struct engine_task *tasks
     struct stream *stream = stream_of(link);
     if (!stream->node_open)
         return false;
+    if (stream->answer == ANSWER_GIVEN)
+        world_violate(stream->world, INV_CREDIT, "%s got a task after its answer was closed",
+                      stream->worker_name);
     for (size_t i = 0; i < count; i++) {
         const struct engine_task *task = &tasks[i];
         const struct saga_row *row = saga_row(task->saga);
@@ -390,6 +508,8 @@ static bool link_tasks(struct worker_link *link, const struct engine_task *tasks
                     row->saga_id, (int)fence_seq(word.fence), task->view.step->name,
                     operation_name(word.operation), stream->worker_name);
         push_word(stream, &word);
+        if (stream->polls)
+            answer_with(stream, &word);
     }
     return true;
 }
@@ -451,9 +571,13 @@ static void link_cancel_hint(struct worker_link *link, const struct uuid *uid, i
 
 static void link_welcome(struct worker_link *link, uint64_t session)
 {
+    struct stream *stream = stream_of(link);
     struct word word = { .kind = WORD_WELCOME };
     (void)session;
-    push_word(stream_of(link), &word);
+    push_word(stream, &word);
+    if (stream->polls)
+        world_after(stream->world, &stream->ask, world_between(stream->world, 1000, WAIT_MS),
+                    on_waited);
 }
 
 static void link_close(struct worker_link *link, const struct err *why)
@@ -479,6 +603,7 @@ struct stream *stream_open(struct worker *worker, struct node *node)
     stream->node = node;
     stream->worker = worker;
     stream->worker_name = worker->full_name;
+    stream->polls = worker->polls;
     stream->node_open = stream->worker_open = true;
     stream->words_last = &stream->words;
     stream->said_last = &stream->said;

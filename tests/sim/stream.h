@@ -1,5 +1,10 @@
 /* A worker's stream to one node. What is said stays in order; it may be late; when the stream is
- * cut what was on its way is lost, and each end hears of it in its own time. */
+ * cut what was on its way is lost, and each end hears of it in its own time.
+ *
+ * Of a worker that polls it is what it asks and is answered one after the other: with the first
+ * tasks, or after a while, the answer is closed (PAUSE), and the next question is ROOM; of a task
+ * that the worker does not name in time the node says that it is UNCONFIRMED, whatever has become
+ * of it. */
 #ifndef SIM_STREAM_H
 #define SIM_STREAM_H
 
@@ -11,6 +16,7 @@ struct node;
 struct worker;
 struct said;
 struct report_note;
+struct unheard;
 
 enum word_kind { WORD_WELCOME, WORD_TASK, WORD_ACK, WORD_EXTENDED, WORD_HINT, WORD_END };
 
@@ -41,10 +47,14 @@ struct stream {
     bool worker_open; /* the worker uses it */
     bool cut;         /* nothing gets through any more */
     bool blocked;
+    bool polls;
+    enum { ANSWER_OPEN, ANSWER_CLOSES, ANSWER_GIVEN } answer; /* of a worker that polls */
+    int64_t closes_at_ms;
+    struct unheard *unheard; /* tasks that it has not named yet, the oldest first */
     struct word *words, **words_last;
     struct said *said, **said_last;
     struct report_note *notes; /* reports that the engine has and has not answered */
-    struct timer to_worker, to_node, worker_hears, node_hears, room;
+    struct timer to_worker, to_node, worker_hears, node_hears, room, ask, confirm;
     int64_t said_at_ms;                 /* the worker's last word */
     uint64_t received[16], granted[16]; /* of tasks, by the worker's handler */
 };

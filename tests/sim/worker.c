@@ -410,6 +410,7 @@ void worker_start(struct worker *worker)
     worker->full_name = world_format(world, "%s/%s", worker->name, worker->instance);
     worker->up = true;
     worker->paused = worker->silent = worker->draining = false;
+    worker->polls = world_fault(world, FAULT_WORKER_POLLS);
     for (size_t i = 0; i < worker->serves_count; i++)
         worker->serves[i].in_use = 0;
     connect_later(worker, 1, 20);

@@ -27,6 +27,7 @@ struct worker {
     unsigned lives;
     bool up, paused, silent, draining, stays_down;
     bool spread; /* streams to several nodes at a time */
+    bool polls;  /* this process has no streams, but asks again and again (stream.h) */
     int64_t resume_at_ms;
     struct worker_serves serves[HANDLERS_MAX];
     size_t serves_count;
