@@ -17,7 +17,7 @@ import { type Registered, runHandler } from './run.js';
 import { Task } from './task.js';
 
 export const OUTPUT_BYTES_MAX = 256 * 1024;
-export const MESSAGE_BYTES_MAX = 4 * 1024 * 1024;
+export const MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
 const ADDRESSES_MAX = 16;
 const CONCURRENCY_MAX = 10_000;
 const HANDLERS_MAX = 256;
@@ -43,7 +43,7 @@ export interface WorkerOptions {
   readonly classify?: Classify;
   /** Raise it together with the server's limit; default 256 KiB. */
   readonly maxOutputBytes?: number;
-  /** Of a gRPC message; default 4 MiB. */
+  /** Of a gRPC message; default 8 MiB. */
   readonly maxMessageBytes?: number;
   /** `console` will do; default: warnings and errors on stderr. */
   readonly logger?: Logger;

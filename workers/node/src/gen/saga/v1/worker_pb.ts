@@ -330,7 +330,7 @@ export type TaskReport = Message<"saga.v1.TaskReport"> & {
   outcome: Outcome;
 
   /**
-   * DONE, ALREADY_DONE; at most 256 KiB
+   * DONE, ALREADY_DONE; at most 256 KiB (sagad's payload-bytes-max)
    *
    * @generated from field: bytes output = 4;
    */
@@ -453,6 +453,9 @@ export const WelcomeSchema: GenMessage<Welcome> = /*@__PURE__*/
   messageDesc(file_saga_v1_worker, 11);
 
 /**
+ * A message with several tasks in it has 4 MiB at most. One with a single task may have 6 MiB, where
+ * sagad's payload-bytes-max is raised: a worker's gRPC receives as much.
+ *
  * @generated from message saga.v1.Tasks
  */
 export type Tasks = Message<"saga.v1.Tasks"> & {
