@@ -98,6 +98,23 @@ static int add_types(struct store_reader *reader, struct definition *definition,
     return rc;
 }
 
+/* A saga can be looked at however much its steps have answered: ListJournal has it all. */
+static void fit_into_message(Saga__V1__Saga *message)
+{
+    size_t size = saga__v1__saga__get_packed_size(message);
+    while (size > RPC_REPLY_BYTES_MAX) {
+        Saga__V1__StepStatus *largest = NULL;
+        for (size_t i = 0; i < message->n_steps; i++)
+            if (!largest || message->steps[i]->output.len > largest->output.len)
+                largest = message->steps[i];
+        if (!largest || !largest->output.len)
+            return; /* its reply says so */
+        largest->output_bytes_left_out = (int64_t)largest->output.len;
+        largest->output = (ProtobufCBinaryData){ 0, NULL };
+        size = saga__v1__saga__get_packed_size(message);
+    }
+}
+
 static int load(struct saga_look *look, struct store_reader *reader, struct err *err)
 {
     struct store_saga loaded = { 0 };
@@ -119,8 +136,11 @@ static int load(struct saga_look *look, struct store_reader *reader, struct err 
     store_saga_done(&loaded);
     if (rc)
         return rc;
-    return saga_to_message(look->arena, look->saga, look->full, clock_wall_ms(&clock_system),
-                           &look->message, err);
+    rc = saga_to_message(look->arena, look->saga, look->full, clock_wall_ms(&clock_system),
+                         &look->message, err);
+    if (!rc)
+        fit_into_message(look->message);
+    return rc;
 }
 
 /* On the reader's thread. */

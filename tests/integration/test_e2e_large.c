@@ -107,6 +107,13 @@ static void test_a_compensation_has_more_than_any_task(void **state)
     assert_non_null(rig_worker(&rig, "w", "act:2 undo:2"));
     assert_int_equal(start(&rig, "turned", "t1", "* A * size=1048576 done", MOST, ""), 0);
     rig_await_state(&rig, "turned", "t1", "PARKED LIMIT_REACHED", SOON);
+    /* Of which it can be looked at what fits into a message. */
+    Saga__V1__Saga *saga = rig_get(&rig, "turned", "t1");
+    assert_int_equal(saga->steps[0]->output.len, 0);
+    assert_int_equal(saga->steps[0]->output_bytes_left_out, MOST);
+    assert_int_equal(saga->steps[1]->output.len, MOST);
+    assert_int_equal(saga->steps[2]->output.len, MOST);
+    saga__v1__saga__free_unpacked(saga, NULL);
     char reason[RIG_REASON_SIZE];
     assert_int_equal(rig_cancel(&rig, "turned", "t1", reason), 0);
     rig_await_state(&rig, "turned", "t1", "COMPENSATED", SOON);
@@ -163,7 +170,7 @@ static void test_an_output_of_one_byte_more(void **state)
 static void test_signals_and_the_words_of_operators(void **state)
 {
     (void)state;
-    rig_define(&rig, "told", NULL, "s: WAIT timeout=1h | none");
+    rig_define(&rig, "told", NULL, "s: WAIT timeout=600s | none");
     rig_define(&rig, "asking", NULL, "a: ONCE | none");
     assert_non_null(rig_worker(&rig, "w", "act:2"));
     char reason[RIG_REASON_SIZE];

@@ -105,7 +105,7 @@ static void test_its_exit_code_tells_the_end(void **state)
     EXPECT(6, "step     b UNKNOWN, try 1", "watch", "e-2", "--timeout", "1");
     EXPECT(0, "abandoned", "abandon", "e-2", "--reason", "a test");
     EXPECT(5, "state    ABANDONED", "watch", "e-2", "--timeout", "15");
-    EXPECT(1, "no saga has the key", "watch", "e-3");
+    EXPECT(1, "no saga has this key", "watch", "e-3");
     rig_start(&rig, "steps", "e-4", "");
     rig_await_state(&rig, "steps", "e-4", "SUCCEEDED", SOON);
     json_t *last = sagactl_json(&rig, WORDS("watch", "e-4", "-o", "json"));

@@ -109,6 +109,19 @@ static void test_a_saga_that_turned_back_tells_its_first_cause(void **state)
     buf_done(&text);
 }
 
+static void test_an_output_that_did_not_fit_says_where_it_is(void **state)
+{
+    (void)state;
+    struct buf text = { 0 };
+    render("{\"definition\":\"d\",\"sagaId\":\"k\",\"namespace\":\"default\",\"steps\":[{\"name\":"
+           "\"a\",\"outputBytesLeftOut\":\"1048576\"},{\"name\":\"b\",\"output\":\"Yg==\"}]}",
+           false, NULL, &text);
+    assert_non_null(strstr(buf_cstr(&text),
+                           "  output   a: 1048576 bytes: sagactl history d k --full\n"
+                           "           b: b\n"));
+    buf_done(&text);
+}
+
 static void test_what_it_waits_for_and_until_when(void **state)
 {
     (void)state;
@@ -564,6 +577,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_outcome_names_step_error_and_way_out),
         cmocka_unit_test(test_a_saga_that_turned_back_tells_its_first_cause),
+        cmocka_unit_test(test_an_output_that_did_not_fit_says_where_it_is),
         cmocka_unit_test(test_what_it_waits_for_and_until_when),
         cmocka_unit_test(test_input_and_outputs_are_shown_and_long_ones_cut),
         cmocka_unit_test(test_a_cancel_that_waits_for_the_pivot),

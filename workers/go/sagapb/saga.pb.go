@@ -973,8 +973,11 @@ type StepStatus struct {
 	IdempotencyKey string                 `protobuf:"bytes,15,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"` // of this operation
 	Unknown        *UnknownOutcome        `protobuf:"bytes,16,opt,name=unknown,proto3" json:"unknown,omitempty"`                                     // while an attempt is unsettled; FULL view only
 	Suspect        bool                   `protobuf:"varint,17,opt,name=suspect,proto3" json:"suspect,omitempty"`                                    // `maybe`, since it may have run before this saga took over
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How large an output is that is not in `output`, since all of them together do not fit into a message:
+	// the largest ones are left out. ListJournal has each.
+	OutputBytesLeftOut int64 `protobuf:"varint,18,opt,name=output_bytes_left_out,json=outputBytesLeftOut,proto3" json:"output_bytes_left_out,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StepStatus) Reset() {
@@ -1124,6 +1127,13 @@ func (x *StepStatus) GetSuspect() bool {
 		return x.Suspect
 	}
 	return false
+}
+
+func (x *StepStatus) GetOutputBytesLeftOut() int64 {
+	if x != nil {
+		return x.OutputBytesLeftOut
+	}
+	return 0
 }
 
 // What is known of an operation that may have taken effect.
@@ -3005,7 +3015,7 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\x03try\x18\x03 \x01(\x05R\x03try\x12(\n" +
 	"\x05error\x18\x04 \x01(\v2\x12.saga.v1.ErrorInfoR\x05error\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
-	"\x05actor\x18\x06 \x01(\tR\x05actor\"\xa4\x05\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor\"\xd7\x05\n" +
 	"\n" +
 	"StepStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
@@ -3027,7 +3037,8 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\x05maybe\x18\x0e \x01(\bR\x05maybe\x12'\n" +
 	"\x0fidempotency_key\x18\x0f \x01(\tR\x0eidempotencyKey\x121\n" +
 	"\aunknown\x18\x10 \x01(\v2\x17.saga.v1.UnknownOutcomeR\aunknown\x12\x18\n" +
-	"\asuspect\x18\x11 \x01(\bR\asuspect\"\xc6\x05\n" +
+	"\asuspect\x18\x11 \x01(\bR\asuspect\x121\n" +
+	"\x15output_bytes_left_out\x18\x12 \x01(\x03R\x12outputBytesLeftOut\"\xc6\x05\n" +
 	"\x0eUnknownOutcome\x124\n" +
 	"\toperation\x18\x01 \x01(\x0e2\x16.saga.v1.OperationKindR\toperation\x12\x1a\n" +
 	"\battempts\x18\x02 \x01(\x05R\battempts\x12\x16\n" +
