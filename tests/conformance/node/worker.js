@@ -179,7 +179,7 @@ async function obey(task, request, script) {
         tellStillMine(task);
         break;
       case 'cpu':
-        for (const until = performance.now() + ms; performance.now() < until; );
+        for (const until = performance.now() + ms; performance.now() < until;);
         break;
       default:
         return finish(task, request, script);

@@ -17,14 +17,7 @@ export const CODE_BYTES_MAX = 128;
 export const MESSAGE_BYTES_MAX = 1024;
 export const RETRY_AFTER_MS_MAX = 24 * 3600 * 1000;
 
-export type OutcomeKind =
-  | 'DONE'
-  | 'ALREADY_DONE'
-  | 'REJECTED'
-  | 'RETRY'
-  | 'UNKNOWN'
-  | 'NOT_DONE'
-  | 'STILL_UNKNOWN';
+export type OutcomeKind = 'DONE' | 'ALREADY_DONE' | 'REJECTED' | 'RETRY' | 'UNKNOWN' | 'NOT_DONE' | 'STILL_UNKNOWN';
 
 /** An outcome as it is reported: its texts are fit to be sent. */
 export interface Outcome {

@@ -65,10 +65,7 @@ export interface HandlerOptions<
 
 /** What a handler may return. */
 export type HandlerOutput<Output> =
-  | Uint8Array
-  | undefined
-  | void
-  | (Output extends MessageType ? MessageInitOf<Output> : never);
+  Uint8Array | undefined | void | (Output extends MessageType ? MessageInitOf<Output> : never);
 
 /** Does one operation of one step; what it returns is the output of DONE, see outcome.ts for the rest. */
 export type HandlerFunction<Request = undefined, Output = undefined> = (

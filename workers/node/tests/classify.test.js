@@ -58,11 +58,14 @@ before(async () => {
   const unused = net.createServer();
   closed = await listen(unused);
   await new Promise((resolve) => unused.close(resolve));
-  cutting = await listen(net.createServer((socket) => socket.on('error', () => 0).once('data', () => socket.destroy())));
-  const answer = (status, headers) => http.createServer((request, response) => {
-    request.resume();
-    request.on('end', () => response.writeHead(status, headers).end());
-  });
+  cutting = await listen(
+    net.createServer((socket) => socket.on('error', () => 0).once('data', () => socket.destroy())),
+  );
+  const answer = (status, headers) =>
+    http.createServer((request, response) => {
+      request.resume();
+      request.on('end', () => response.writeHead(status, headers).end());
+    });
   redirecting = await listen(answer(303, { location: `http://localhost:${closed}/` }));
   fine = await listen(answer(204, {}));
   closing.push(() => http.globalAgent.destroy());

@@ -69,9 +69,7 @@ test('payload, as bytes and as messages', () => {
   const asked = new Task(taskMessage(1, { request: MESSAGE, requestType: name }));
   assert.deepEqual([asked.request(), asked.request(StringValueSchema).value], [MESSAGE, 'hi']);
   assert.equal(asked.request(StringValue).getValue(), 'hi'); // whose name is not known
-  const plain = new Task(
-    taskMessage(1, { input: MESSAGE, outputs: [{ step: 'b', output: MESSAGE }, { step: 'a' }] }),
-  );
+  const plain = new Task(taskMessage(1, { input: MESSAGE, outputs: [{ step: 'b', output: MESSAGE }, { step: 'a' }] }));
   assert.deepEqual([plain.request(), plain.input(), plain.outputOf('b')], [MESSAGE, MESSAGE, MESSAGE]);
   assert.deepEqual([plain.outputOf('a').length, plain.outputOf('c')], [0, undefined]);
   assert.equal(plain.outputOf('c', StringValueSchema), undefined);
@@ -82,7 +80,10 @@ test('payload, as bytes and as messages', () => {
     assert.throws(read, (error) => error instanceof Rejected && error.code === 'BAD_REQUEST');
   }
   const other = new Task(taskMessage(1, { request: MESSAGE, requestType: 'a.b.Text' }));
-  assert.throws(() => other.request(StringValueSchema), (error) => error instanceof Retry && error.code === 'WRONG_TYPE');
+  assert.throws(
+    () => other.request(StringValueSchema),
+    (error) => error instanceof Retry && error.code === 'WRONG_TYPE',
+  );
 });
 
 test('what is known of the action, and what a probe asks about', () => {
@@ -141,10 +142,15 @@ describe('what is reported', () => {
     ['a returned value', ofReturn(MESSAGE, bytesOf, 10), 'DONE', { output: MESSAGE }],
     ['a large one', ofReturn(Buffer.alloc(11), bytesOf, 10), 'UNKNOWN', { code: 'OUTPUT_TOO_LARGE' }],
     ['controls', of(new Rejected('A\nB', 'a\u0000b\u0085c\ud800d')), 'REJECTED', { code: 'A B', message: 'a b c?d' }],
-    ['long texts', of(new Rejected('ä'.repeat(65), 'x' + 'ä'.repeat(600))), 'REJECTED', {
-      code: 'ä'.repeat(64),
-      message: 'x' + 'ä'.repeat(511),
-    }],
+    [
+      'long texts',
+      of(new Rejected('ä'.repeat(65), 'x' + 'ä'.repeat(600))),
+      'REJECTED',
+      {
+        code: 'ä'.repeat(64),
+        message: 'x' + 'ä'.repeat(511),
+      },
+    ],
   ]) {
     test(name, () => assert.deepEqual({ ...outcome, ...more, kind }, outcome));
   }

@@ -38,7 +38,7 @@ async function withWorker(handlers, body, options = {}) {
 }
 
 const burn = (ms) => {
-  for (const until = performance.now() + ms; performance.now() < until; );
+  for (const until = performance.now() + ms; performance.now() < until;);
 };
 const kindOf = (report) => Outcome[report.outcome];
 const text = (bytes) => Buffer.from(bytes).toString();
@@ -155,7 +155,12 @@ test('what else a handler may do', async () => {
     [() => { throw new RangeError('x'); }, 'UNKNOWN', 'RangeError'],
     [() => { throw Object.assign(new Error('x'), { code: 'ECONNRESET' }); }, 'UNKNOWN', 'ECONNRESET'],
   ]; // prettier-ignore
-  const options = { maxOutputBytes: 1024, classify: () => { throw new Error('classify is wrong, too'); } };
+  const options = {
+    maxOutputBytes: 1024,
+    classify: () => {
+      throw new Error('classify is wrong, too');
+    },
+  };
   await withWorker(
     { debit: () => turns[turn][0]() },
     async (stream) => {
