@@ -114,14 +114,13 @@ static int take_picked(const PGresult *result, size_t limit, size_t each,
     for (int row = 0; row < rows; row++) {
         struct columns columns = { .result = result, .row = row, .table = "saga", .err = err };
         bool present;
-        (void)columns_int2(&columns, 0); /* it is in the uid */
+        uint8_t shard = (uint8_t)columns_int2(&columns, 0);
         struct uuid uid = columns.uid = columns_uuid(&columns, &present);
         bool picked = columns_bool(&columns);
         int64_t count = columns_int8(&columns);
         int64_t size = columns_int8(&columns);
         if (columns.failed)
             return (int)err->code;
-        uint8_t shard = uuid_shard(&uid);
         bool too_much =
             entries + count > RETENTION_ENTRIES_MAX || bytes + size > RETENTION_BYTES_MAX;
         if (picked && batch->count && too_much) {

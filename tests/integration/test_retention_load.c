@@ -60,7 +60,9 @@ static int64_t insert_p99(PGconn *conn, int first)
     fixture_exec(conn, "DEALLOCATE ALL");
     PGresult *result = PQprepare(
         conn, "insert",
-        "WITH m AS (SELECT gen_random_uuid() AS uid, ($1 % 256)::smallint AS shard),"
+        "WITH m AS (SELECT (left(gen_random_uuid()::text, 34) || lpad(to_hex($1 % 256), 2, "
+        "'0'))::uuid"
+        " AS uid, ($1 % 256)::smallint AS shard),"
         " k AS (INSERT INTO saga_key (shard, namespace, definition, saga_id, saga_uid, run,"
         " input_digest) SELECT shard, 'test', 'pay', 'new-' || $1, uid, 1, sha256('x') FROM m),"
         " s AS (INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run,"
