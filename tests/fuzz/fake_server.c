@@ -351,6 +351,26 @@ int store_reader_nodes(struct store_reader *reader, const char *but, size_t limi
     return 0;
 }
 
+int store_reader_serving(struct store_reader *reader, const char *but, const char *const *handlers,
+                         size_t handler_count, size_t limit, struct store_serving *ret,
+                         size_t *ret_count, struct err *err)
+{
+    (void)reader;
+    (void)but;
+    FUZZ_CHECK(limit > 1);
+    for (size_t i = 0; i < handler_count; i++)
+        check_name(handlers[i], 1, LIMIT_HANDLER_BYTES);
+    if (mood & FAKE_ANSWERS_ERRORS)
+        return refuse(err);
+    fail_memory(0); /* it is not this side's memory that ends */
+    *ret_count = handler_count ? 1 : 0;
+    for (size_t i = 0; i < *ret_count; i++) {
+        ret[i] = (struct store_serving){ mem_strdup(handlers[i]), mem_strdup("other") };
+        FUZZ_CHECK(ret[i].handler && ret[i].node);
+    }
+    return 0;
+}
+
 int store_reader_guard_floor(struct store_reader *reader, int64_t margin_ms,
                              struct store_guard_floor *ret, struct err *err)
 {
