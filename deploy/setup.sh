@@ -6,7 +6,8 @@
 #   deploy/setup.sh --kafka    that, and what a Kafka broker of the tests and the demo needs: Java, and
 #                              Maven to fetch it (tests/kafka/broker.sh)
 #   deploy/setup.sh --workers  that, and what the workers in other languages need of Debian: gRPC and
-#                              database drivers for Python, a JDK and Maven for Java
+#                              database drivers for Python, a JDK and Maven for Java, Node where
+#                              there is none
 set -euo pipefail
 
 packages=(
@@ -24,6 +25,7 @@ checks=(clang-format-14 clang-tidy-14 cppcheck)
 kafka=(openjdk-17-jre-headless maven)
 workers=(python3-grpcio python3-protobuf python3-psycopg python3-psycopg2 python3-pymysql
     openjdk-17-jdk-headless maven)
+command -v node >/dev/null || workers+=(nodejs npm) # another one's packages may conflict with Debian's
 
 case "${1-}" in
     '') ;;
