@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up, builds with AddressSanitizer and UndefinedBehaviorSanitizer, and runs test suites.
-#   tests/run.sh [--full] [suite ...]      without suites: all of them (but those marked `named`)
+#   tests/run.sh [--full] [suite ...]      without suites: all of them
 # A suite is a label of ctest. --full: at full size (SAGAD_TEST_SIZE=full), else everyday size.
 # Ends with the line "N passed, N failed, N skipped"; exits 1 when a test failed, a suite ran
 # nothing, or a suite took longer than its budget.
@@ -10,7 +10,6 @@ set -euo pipefail
 
 # suite        everyday  full: the seconds that it may take on 2 cores; -: not at this size
 #                        programs at a time for each job: more than 1 where they mostly wait
-#                        named: not among those that run without being named
 suites_known="
 unit           60        300    1
 integration    480       1800   2
@@ -21,7 +20,7 @@ model          240       900    1
 never-guess    180       900    2
 definitions    120       900    1
 kafka          240       900    2
-conformance    240       900    1   named
+conformance    240       900    1
 tsan           -         1800   1
 "
 
@@ -68,7 +67,7 @@ all=no
 if [ ${#suites[@]} = 0 ]; then
     all=yes
     mapfile -t suites < <(awk -v size="$size" \
-        'NF && $5 != "named" && (size == "full" ? $3 : $2) != "-" { print $1 }' <<<"$suites_known")
+        'NF && (size == "full" ? $3 : $2) != "-" { print $1 }' <<<"$suites_known")
 fi
 for suite in "${suites[@]}"; do
     [ "$(budget_of "$suite")" != - ] || usage
