@@ -113,7 +113,7 @@ def clock_jump(case):
 @behaviour("lease", "A process that stood still does not take a task that waited for it for a fresh one")
 def frozen_process(case):
     worker, session = case.serve()
-    worker.signal(signal.SIGSTOP)
+    worker.freeze()
     task, at = case.send(session, script("still_mine"), lease_ms=2000)
     time.sleep(max(0, at + 2.5 - time.monotonic()))  # the lease itself is what runs out
     worker.signal(signal.SIGCONT)

@@ -84,6 +84,7 @@ awk -v commands="$scratch/commands" '
 }
 
 # A server of its own.
+: >"$scratch/sagad.log"
 sagad dev --data "$scratch/data" --listen 127.0.0.1:0 >"$scratch/sagad.log" 2>&1 &
 dev=$!
 address=

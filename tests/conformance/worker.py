@@ -1,5 +1,6 @@
 """A language's worker program as a process: what it says, and what it is told."""
 
+import glob
 import json
 import os
 import signal
@@ -85,6 +86,23 @@ class Worker(Waiter):
     def signal(self, number):
         self.log.add("worker ->", "signal %d" % number)
         os.kill(self.process.pid, number)
+
+    def freeze(self):
+        """Returns when every thread stands still: a signal takes its time to reach one that runs."""
+        self.signal(signal.SIGSTOP)
+        until = time.monotonic() + WAIT_S
+        while any(state not in "Tt" for state in self._states()):
+            if time.monotonic() > until:
+                raise Failed("the process does not stand still")
+            time.sleep(0.001)
+
+    def _states(self):
+        for path in glob.glob("/proc/%d/task/*/stat" % self.process.pid):
+            try:
+                with open(path) as stat:
+                    yield stat.read().rpartition(")")[2].split()[0]
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # the thread has ended since
 
     def threads(self):
         with open("/proc/%d/status" % self.process.pid) as status:
