@@ -12,6 +12,9 @@
 #   deploy/demo.sh --kafka [--count N]   only settlements, from a real Kafka topic (demo_kafka.bash): taken
 #                       over from a consumer that is killed in mid-step, while the broker and sagad are
 #                       killed; read once more from offset 0. Exit code 77 where no broker can be had
+#   deploy/demo.sh --workers mixed [--count N]   both stories, each step by a worker in another language
+#                       (demo_mixed.bash): Go, Java, Python, Node and C. Exit code 77 where one of these
+#                       cannot be had
 #   SAGAD_PG_BIN        where initdb and postgres are (default: Debian's place, then pg_config)
 #   SAGAD_MARIADB_BIN   where mariadbd is (default: Debian's place)
 #   SAGAD_DEMO_KEEP     keep the directory with the logs
@@ -20,13 +23,13 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/release
 count=500
-with_kafka=''
+with_kafka='' with_languages=''
 start_seconds=25 # over which the sagas of a story are started
 limit_seconds=95 # from the first start until all are at rest
 key_seconds=15   # so long logistics remembers a key; fulfilment.proto says the same
 
 usage() {
-    echo "usage: $0 [--kafka] [--count N]      N: 20 to 5000" >&2
+    echo "usage: $0 [--kafka | --workers mixed] [--count N]      N: 20 to 5000" >&2
     exit 2
 }
 
@@ -38,16 +41,24 @@ while [ $# -gt 0 ]; do
             shift
             ;;
         --kafka) with_kafka=yes ;;
+        --workers)
+            [ "${2-}" = mixed ] || usage
+            with_languages=yes
+            shift
+            ;;
         *) usage ;;
     esac
     shift
 done
 { [ "$count" -ge 20 ] && [ "$count" -le 5000 ]; } || usage
+[ -z "$with_kafka" ] || [ -z "$with_languages" ] || usage
 
 directory='' socket='' data='' sagad='' sagad_port='' risk='' shop='' logistics=''
 pg_pid='' sagad_pid='' risk_pid='' driver_pid='' mariadb_pid='' logistics_pid='' redis_pid=''
 broker_pid='' brokers='' consumer_pid=''
 sagad_options=()
+settlers=(worker-1 worker-2) settler_faults=(kill_sagad kill_settler kill_postgres)
+shippers=(shipper-1 shipper-2) shipper_faults=(kill_sagad freeze_redis kill_shipper kill_mariadb)
 declare -A worker_pids=()
 as_owner=() # runs the databases, which refuse to be root
 erase=''
@@ -270,17 +281,28 @@ start_logistics() {
     logistics=$(sed -n 's/.*serving on //p' "$directory/logistics.out")
 }
 
-start_worker() { # name: worker-N settles, shipper-N fulfils
-    local program=(settlement_worker --risk "$risk"
-        --bank "host=$socket user=postgres dbname=bank connect_timeout=5")
-    if [[ $1 == shipper-* ]]; then
-        program=(fulfilment_worker --shop "$shop/sock" --logistics "$logistics"
-            --cache "$directory/redis.sock")
-    fi
-    "$build/workers/demo/${program[0]}" --id "$1" --sagad "$sagad" "${program[@]:1}" \
-        >"$directory/$1.out" 2>>"$directory/$1.log" &
+worker_command() { # name: worker-N settles, shipper-N fulfils; `settling`, `fulfilling`: its options
+    case $1 in
+        worker-*) command=("$build/workers/demo/settlement_worker" "${settling[@]}") ;;
+        shipper-*) command=("$build/workers/demo/fulfilment_worker" "${fulfilling[@]}") ;;
+    esac
+}
+
+start_worker() { # name
+    local command=() settling fulfilling
+    settling=(--risk "$risk" --bank "host=$socket user=postgres dbname=bank connect_timeout=5")
+    fulfilling=(--shop "$shop/sock" --logistics "$logistics" --cache "$directory/redis.sock")
+    worker_command "$1"
+    "${command[@]}" --id "$1" --sagad "$sagad" >"$directory/$1.out" 2>>"$directory/$1.log" &
     worker_pids[$1]=$!
     wait_for_line "${worker_pids[$1]}" "$directory/$1.out" "serving as" "$1"
+}
+
+start_workers() { # names
+    local name
+    for name in "$@"; do
+        start_worker "$name"
+    done
 }
 
 ctl() {
@@ -431,11 +453,11 @@ show_settlements() {
 settle() {
     say "$count settlements over 50 accounts, started within $start_seconds s"
     register settlement
-    start_worker worker-1
-    start_worker worker-2
-    play settlement kill_sagad kill_settler kill_postgres
+    start_workers "${settlers[@]}"
+    play settlement "${settler_faults[@]}"
     turn_one_back "$(first settlement lost)"
     show_settlements
+    [ -z "$with_languages" ] || show_languages settlement "${settlers[@]}"
     audit settlement verdict
 }
 
@@ -540,17 +562,17 @@ show_orders() {
 
 fulfil() {
     export SAGACTL_ACTOR=${SAGACTL_ACTOR-demo}
-    say "starting MariaDB, Redis, the logistics service and two workers"
+    say "starting MariaDB, Redis, the logistics service and the workers"
     create_mariadb
     start_redis
     start_logistics
     register fulfilment
-    start_worker shipper-1
-    start_worker shipper-2
+    start_workers "${shippers[@]}"
     say "$count orders, started within $start_seconds s"
-    play fulfilment kill_sagad freeze_redis kill_shipper kill_mariadb
+    play fulfilment "${shipper_faults[@]}"
     settle_past_window "$(first fulfilment window)"
     show_orders
+    [ -z "$with_languages" ] || show_languages fulfilment "${shippers[@]}"
     audit fulfilment verdict
 }
 
@@ -559,6 +581,10 @@ if [ -n "$with_kafka" ]; then
     # shellcheck source=deploy/demo_kafka.bash
     . "$root/deploy/demo_kafka.bash"
     get_kafka
+elif [ -n "$with_languages" ]; then
+    # shellcheck source=deploy/demo_mixed.bash
+    . "$root/deploy/demo_mixed.bash"
+    get_languages
 fi
 pg_bin=$(find_postgres)
 mariadbd=${SAGAD_MARIADB_BIN:-/usr/sbin}/mariadbd
