@@ -165,9 +165,11 @@ class Risk:
         )
         # All that is slow comes before the last look, so that nothing stands between it and the
         # call.
+        ready = grpc.channel_ready_future(self._channel)
         try:
-            grpc.channel_ready_future(self._channel).result(RISK_CONNECT_S)
+            ready.result(RISK_CONNECT_S)
         except grpc.FutureTimeoutError:
+            ready.cancel()  # else it would watch the channel for ever
             raise Retry("AWAY", "no connection to the service") from None
         timeout = min(task.time_left, RISK_TIMEOUT_S)
         if not task.still_mine():
