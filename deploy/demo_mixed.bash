@@ -19,7 +19,7 @@ worker_command() { # name
                 --only NotifyRisk)
             ;;
         refund-node-*)
-            command=("$root/workers/node/examples/settlement_worker" "${settling[@]}"
+            command=("$root/workers/node/examples/settlement/settlement_worker" "${settling[@]}"
                 --only RefundAccount,WithdrawNotice)
             ;;
         reversal-c-*)
@@ -44,13 +44,11 @@ needs() { # language, command, where it comes from
     command -v "$2" >/dev/null || cannot_mix "$1 is missing: there is no $2 here ($3)"
 }
 
-fetch() { # language, folder, command: what comes from a registry
-    (cd "$root/workers/$2" && "${@:3}") >"$logs/$1.log" 2>&1 ||
-        cannot_mix "what $1 needs cannot be fetched: $(tail -n 1 "$logs/$1.log")"
-}
-
-compile() { # language, folder, command
-    (cd "$root/workers/$2" && "${@:3}") >"$logs/$1.log" 2>&1 || {
+compile() { # language, folder, command, which may exit with 77 and say why
+    local status=0
+    (cd "$root/workers/$2" && "${@:3}") >"$logs/$1.log" 2>&1 || status=$?
+    [ $status != 77 ] || cannot_mix "$1 is missing: $(tail -n 1 "$logs/$1.log")"
+    [ $status = 0 ] || {
         cat "$logs/$1.log" >&2
         fail "the worker in $1 cannot be built"
     }
@@ -73,12 +71,12 @@ get_languages() { # before anything is started
     "$root/deploy/setup.sh" --workers || cannot_mix "Java and Python are missing (see above)"
     say "building the workers in Go, Java, Node and Python"
     mkdir -p "$logs" "$build/workers/go"
-    fetch Go go/examples go mod download
+    (cd "$root/workers/go/examples" && go mod download) >"$logs/Go.log" 2>&1 ||
+        cannot_mix "what Go needs cannot be fetched: $(tail -n 1 "$logs/Go.log")"
     compile Go go/examples go build -buildvcs=false -o "$build/workers/go/settlement" ./settlement
     maven . install -DskipTests
     maven example compile dependency:build-classpath -Dmdep.outputFile=target/classpath
-    fetch Node node npm ci
-    compile Node node npm run build
+    compile Node node/examples/settlement ./build
     compile Python python ./generate.sh "${SAGAD_PYTHON:-/usr/bin/python3}"
 }
 
