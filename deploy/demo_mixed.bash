@@ -4,7 +4,8 @@
 
 # Who does what; the second part of a name is its language.
 settlers=(debit-go-1 ledger-java-1 risk-python-1 refund-node-1 reversal-c-1)
-settler_faults=(show_settlers kill_sagad kill_risk kill_debit kill_ledger kill_refund kill_reversal kill_postgres)
+settler_faults=(show_settlers kill_sagad kill_risk kill_debit kill_ledger kill_reversal kill_postgres
+    kill_refund)
 shippers=(orders-java-1 shipping-c-1)
 shipper_faults=(show_shippers kill_sagad freeze_redis kill_shipping kill_orders kill_mariadb)
 logs=$root/build/languages
@@ -89,7 +90,7 @@ kill_holding() { # when, name, who takes its place
     wait_until "$1"
     kill -STOP "$pid"
     held=$(wait_for_live 1 "worker LIKE '$2%'")
-    say "kill -9 $2, while it holds $held steps"
+    say "kill -9 $2, while it holds $held lease(s)"
     kill_hard "$pid"
     unset "worker_pids[$2]"
     sleep 1
@@ -109,12 +110,12 @@ kill_ledger() {
     kill_holding $((start_seconds * 11 / 20)) ledger-java-1 ledger-java-2
 }
 
-kill_refund() {
-    kill_holding $((start_seconds * 13 / 20)) refund-node-1 refund-node-2
+kill_reversal() {
+    kill_holding $((start_seconds * 13 / 20)) reversal-c-1 reversal-c-2
 }
 
-kill_reversal() {
-    kill_holding $((start_seconds * 15 / 20)) reversal-c-1 reversal-c-2
+kill_refund() {
+    kill_holding $((start_seconds * 17 / 20)) refund-node-1 refund-node-2
 }
 
 kill_shipping() {
@@ -157,7 +158,7 @@ show_languages() { # story, names of its workers
           FROM sagad.journal j JOIN sagad.saga s USING (shard, saga_uid)
          WHERE j.kind = 'LEASE' AND s.definition LIKE '$1%'
          GROUP BY split_part(j.worker, '-', 2), j.step, j.operation ORDER BY 1" >"$share"
-    say "who did what, by sagad's journal:"
+    say "which language did how many tasks, by sagad's journal:"
     cat "$share"
     for name in "${@:2}"; do
         language=${name#*-}
