@@ -388,8 +388,9 @@ kill_postgres() {
 play() { # story, faults: functions
     local story=$1 status=0 fault
     shift
-    driver "$story" run --sagad "$sagad" --start-seconds "$start_seconds" \
-        --limit-seconds "$limit_seconds" &
+    # By itself and not by driver(): a function is another shell, and to stop it would not stop this.
+    "$build/workers/demo/demo_driver" "$story" run --count "$count" --sagad "$sagad" \
+        --start-seconds "$start_seconds" --limit-seconds "$limit_seconds" &
     driver_pid=$!
     began=$SECONDS
     for fault in "$@"; do

@@ -4,10 +4,9 @@
 
 # Who does what; the second part of a name is its language.
 settlers=(debit-go-1 ledger-java-1 risk-python-1 refund-node-1 reversal-c-1)
-settler_faults=(show_settlers kill_sagad kill_risk kill_debit kill_ledger kill_reversal kill_postgres
-    kill_refund)
+settler_faults=(kill_sagad kill_risk kill_debit kill_ledger kill_reversal kill_postgres kill_refund)
 shippers=(orders-java-1 shipping-c-1)
-shipper_faults=(show_shippers kill_sagad freeze_redis kill_shipping kill_orders kill_mariadb)
+shipper_faults=(kill_sagad freeze_redis kill_shipping kill_orders kill_mariadb)
 logs=$root/build/languages
 
 worker_command() { # name
@@ -32,6 +31,22 @@ worker_command() { # name
                 --only CreateWaybill,FindWaybill,CancelWaybill,PickGoods,PutBack,HandOver,WarmCache)
             ;;
     esac
+}
+
+start_workers() { # names: until each is connected, and has told its SDK
+    local name end=$((SECONDS + 60))
+    for name in "$@"; do
+        start_worker "$name"
+    done
+    for name in "$@"; do
+        until ctl workers >"$directory/workers.out" 2>&1 && grep -qF "$name" "$directory/workers.out"; do
+            [ $SECONDS -lt $end ] || fail "$name is not connected: $(cat "$directory/workers.out")"
+            sleep 0.2
+        done
+    done
+    say "who is connected:"
+    echo "    sagactl workers"
+    sed 's/^/    /' "$directory/workers.out"
 }
 
 # --- building, each as its language does ------------------------------------------------------------
@@ -127,27 +142,6 @@ kill_orders() {
 }
 
 # --- who did it -------------------------------------------------------------------------------------
-
-show_workers() { # names: each is connected, and tells its SDK
-    local name end=$((SECONDS + 10))
-    for name in "$@"; do
-        until ctl workers >"$directory/workers.out" 2>&1 && grep -qF "$name" "$directory/workers.out"; do
-            [ $SECONDS -lt $end ] || fail "$name is not connected: $(cat "$directory/workers.out")"
-            sleep 0.2
-        done
-    done
-    say "who is connected:"
-    echo "    sagactl workers"
-    sed 's/^/    /' "$directory/workers.out"
-}
-
-show_settlers() {
-    show_workers "${settlers[@]}"
-}
-
-show_shippers() {
-    show_workers "${shippers[@]}"
-}
 
 show_languages() { # story, names of its workers
     local share=$directory/languages.out name language
