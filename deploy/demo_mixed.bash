@@ -2,11 +2,12 @@
 # taken back in others than what was done. Every one of these workers is killed with -9 once.
 # shellcheck shell=bash disable=SC2034,SC2154 # what demo.sh reads and sets
 
-# Who does what; the second part of a name is its language.
-settlers=(debit-go-1 ledger-java-1 risk-python-1 refund-node-1 reversal-c-1)
-settler_faults=(kill_sagad kill_risk kill_debit kill_ledger kill_reversal kill_postgres kill_refund)
-shippers=(orders-java-1 shipping-c-1)
-shipper_faults=(kill_sagad freeze_redis kill_shipping kill_orders kill_mariadb)
+# Who does what; the second part of a name is its language. Two of those who wait for a third party.
+settlers=(debit-go-1 ledger-java-1 risk-python-1 risk-python-2 refund-node-1 reversal-c-1)
+settler_faults=(kill_sagad kill_risk kill_debit kill_other_risk kill_ledger kill_reversal kill_postgres
+    kill_refund)
+shippers=(orders-java-1 shipping-c-1 shipping-c-2)
+shipper_faults=(kill_sagad freeze_redis kill_shipping kill_orders kill_other_shipping kill_mariadb)
 logs=$root/build/languages
 
 worker_command() { # name
@@ -114,7 +115,11 @@ kill_holding() { # when, name, who takes its place
 }
 
 kill_risk() {
-    kill_worker $((start_seconds * 6 / 20)) risk-python-1 risk-python-2 notify_risk risk
+    kill_worker $((start_seconds * 6 / 20)) risk-python-1 risk-python-3 notify_risk risk
+}
+
+kill_other_risk() {
+    kill_worker $((start_seconds * 10 / 20)) risk-python-2 risk-python-4 notify_risk risk
 }
 
 kill_debit() {
@@ -134,7 +139,11 @@ kill_refund() {
 }
 
 kill_shipping() {
-    kill_worker $((start_seconds * 3 / 5)) shipping-c-1 shipping-c-2 create_waybill logistics
+    kill_worker $((start_seconds * 3 / 5)) shipping-c-1 shipping-c-3 create_waybill logistics
+}
+
+kill_other_shipping() {
+    kill_worker $((start_seconds * 4 / 5)) shipping-c-2 shipping-c-4 create_waybill logistics
 }
 
 kill_orders() {
