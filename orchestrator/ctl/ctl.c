@@ -48,12 +48,17 @@ void ctl_done(struct ctl *ctl)
     ctl->client = client_free(ctl->client);
 }
 
+int ctl_connect(struct ctl *ctl, struct err *err)
+{
+    return ctl->client ? 0 : client_new(ctl->address, &ctl->client, err);
+}
+
 int ctl_call_quietly(struct ctl *ctl, const char *method, const ProtobufCMessage *request,
                      const ProtobufCMessageDescriptor *reply_type, int64_t timeout_ms, void *ret,
                      struct client_failure *ret_failure, struct err *err)
 {
     ProtobufCMessage *reply;
-    if (!ctl->client && client_new(ctl->address, &ctl->client, err) != 0) {
+    if (ctl_connect(ctl, err) != 0) {
         *ret_failure = (struct client_failure){ .code = -1, .retry_delay_ms = -1 };
         ret_failure->message = mem_strdup(err->msg); /* NULL: out of memory, as its header says */
         return err->code;

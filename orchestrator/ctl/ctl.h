@@ -35,6 +35,8 @@ struct ctl {
 MUST_USE int ctl_init(struct ctl *ctl, const struct ctl_arguments *arguments, struct err *err);
 void ctl_done(struct ctl *ctl);
 
+/* Connects, if it is not done yet. */
+MUST_USE int ctl_connect(struct ctl *ctl, struct err *err);
 /* One call. 0: the caller owns *ret. Otherwise it has printed what the server said, and returns the
  * exit code. */
 MUST_USE int ctl_call(struct ctl *ctl, const char *method, const ProtobufCMessage *request,

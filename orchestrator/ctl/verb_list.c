@@ -14,6 +14,7 @@ static const struct ctl_option options[] = {
     { "state", "STATE", true, "only this state, e.g. PARKED" },
     { "prefix", "TEXT", false, "only keys that begin so" },
     { "key", "KEY", false, "only this key" },
+    { "filter", "FILTER", false, "only what this is true of, see below" },
     { "doubt", NULL, false, "only what is in doubt: waits for sagactl resolve, its end or not" },
     { "oldest-first", NULL, false, "by start time; default: newest first" },
     { "limit", "N", false, "at most so many (default 50)" },
@@ -39,7 +40,8 @@ static int read_filter(const struct ctl *ctl, const struct ctl_arguments *argume
         char **field;
     } texts[] = { { "definition", &request->definition },
                   { "prefix", &request->saga_id_prefix },
-                  { "key", &request->saga_id } };
+                  { "key", &request->saga_id },
+                  { "filter", &request->filter } };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         const char *value = ctl_option(arguments, texts[i].name);
         if (value)
@@ -175,6 +177,13 @@ const struct ctl_verb verb_list = {
     options,
     "sagas by start time\n"
     "\n"
-    "--namespace - lists every namespace.",
+    "--namespace - lists every namespace.\n"
+    "\n"
+    "FILTER is comparisons joined by AND:\n"
+    "  sagactl list --filter 'state = PARKED AND labels.account = \"A-77\"'\n"
+    "  namespace, definition, saga_id (\"S-1*\": those that begin so), labels.KEY,\n"
+    "  park.step, park.error.code, doubt: =\n"
+    "  state, park.reason: = and !=\n"
+    "  revision, start_time, update_time, end_time (\"2026-11-30T22:00:00Z\"): = < <= > >=",
     run,
 };

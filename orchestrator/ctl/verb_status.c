@@ -1,6 +1,8 @@
-/* sagactl status: the server's counters, who serves what, and the rules of Kafka in short. */
+/* sagactl status: sagas by state, who serves what, the rules of Kafka in short, the database, the
+ * server's counters. */
 #include "ctl/kafka_server.h"
 #include "ctl/kafka_text.h"
+#include "ctl/names.h"
 #include "ctl/screen.h"
 #include "ctl/verbs.h"
 #include "wire/json.h"
@@ -21,21 +23,118 @@ static void write_counters(const Saga__V1__GetStatusResponse *status, bool color
     table_done(&table);
 }
 
-static void write_handlers(const Saga__V1__GetStatusResponse *status, bool color, struct buf *out)
+static void write_count(struct table *table, int64_t count, int64_t estimate, int64_t counted_up_to)
 {
-    static const char *const headers[] = { "HANDLER", "WORKERS", "FREE SLOTS", "WAITING",
-                                           "LEASED" };
+    if (estimate)
+        table_cellf(table, "about %" PRId64, estimate);
+    else
+        table_cellf(table, "%" PRId64 "%s", count, count >= counted_up_to ? " or more" : "");
+}
+
+static void write_handlers(const Saga__V1__GetStatusResponse *status, const struct where_view *view,
+                           struct buf *out)
+{
+    static const char *const headers[] = { "HANDLER", "WORKERS", "FREE SLOTS",   "WAITING",
+                                           "LEASED",  "LET GO",  "OLDEST LET GO" };
     struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
     for (size_t i = 0; i < status->n_handlers; i++) {
         const Saga__V1__HandlerStatus *handler = status->handlers[i];
+        CLEANUP(buf_done) struct buf oldest = { 0 };
+        screen_time(&oldest, handler->oldest_let_go_time, view->now_ms);
         table_cell(&table, handler->handler, STYLE_PLAIN);
         table_cellf(&table, "%d", handler->workers);
         table_cellf(&table, "%" PRId64, handler->credit);
         table_cellf(&table, "%" PRId64, handler->ready);
         table_cellf(&table, "%" PRId64, handler->leased);
+        write_count(&table, handler->let_go, 0,
+                    status->counted_up_to ? status->counted_up_to : INT64_MAX);
+        table_cell(&table, buf_cstr(&oldest), STYLE_PLAIN);
+    }
+    table_write(&table, "", view->color, out);
+    table_done(&table);
+}
+
+static void write_states(const Saga__V1__GetStatusResponse *status, bool color, struct buf *out)
+{
+    static const char *const headers[] = { "SAGAS", "HOW MANY" };
+    struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
+    for (size_t i = 0; i < status->n_states; i++) {
+        const Saga__V1__GetStatusResponse__StateCount *state = status->states[i];
+        table_cell(&table, name_saga_state(state->state), style_saga_state(state->state));
+        write_count(&table, state->count, state->estimate, status->counted_up_to);
+    }
+    for (size_t i = 0; i < status->n_parked; i++) {
+        const Saga__V1__GetStatusResponse__ParkedCount *parked = status->parked[i];
+        CLEANUP(buf_done) struct buf name = { 0 };
+        buf_printf(&name, "PARKED: %s", name_park_reason(parked->reason));
+        table_cell(&table, buf_cstr(&name), STYLE_BAD);
+        write_count(&table, parked->count, parked->estimate, status->counted_up_to);
     }
     table_write(&table, "", color, out);
     table_done(&table);
+}
+
+static void write_bytes(struct table *table, int64_t bytes)
+{
+    if (bytes < INT64_C(1) << 30)
+        table_cellf(table, "%.1f MiB", (double)bytes / (1 << 20));
+    else
+        table_cellf(table, "%.1f GiB", (double)bytes / (1 << 30));
+}
+
+static void write_tables(const Saga__V1__GetStatusResponse *status, bool color, struct buf *out)
+{
+    static const char *const headers[] = { "TABLE", "ROWS (ABOUT)", "SIZE" };
+    struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
+    for (size_t i = 0; i < status->n_tables; i++) {
+        table_cell(&table, status->tables[i]->name, STYLE_PLAIN);
+        table_cellf(&table, "%" PRId64, status->tables[i]->rows);
+        write_bytes(&table, status->tables[i]->bytes);
+    }
+    table_write(&table, "", color, out);
+    table_done(&table);
+}
+
+static long long milliseconds(const Google__Protobuf__Duration *duration)
+{
+    return duration ? (long long)(duration->seconds * 1000 + duration->nanos / 1000000) : 0;
+}
+
+static void write_head(const Saga__V1__GetStatusResponse *status, struct buf *out)
+{
+    const Saga__V1__GetStatusResponse__Database *database = status->database;
+    const Saga__V1__GetStatusResponse__Batches *batches = status->batches;
+    buf_text(out, "node ");
+    screen_text(out, status->node);
+    buf_text(out, ", sagad ");
+    screen_text(out, status->version);
+    if (database) {
+        bool is_primary =
+            database->role == SAGA__V1__GET_STATUS_RESPONSE__DATABASE_ROLE__DATABASE_ROLE_PRIMARY;
+        buf_text(out, "\ndatabase ");
+        screen_text(out, database->name);
+        buf_printf(out, ", PostgreSQL ");
+        screen_text(out, database->server_version);
+        buf_printf(out, ", %s, epoch %" PRId64 ", ", is_primary ? "primary" : "standby",
+                   database->epoch);
+        if (*database->synchronous_standbys) {
+            buf_text(out, "synchronous standbys: ");
+            screen_text(out, database->synchronous_standbys);
+        } else {
+            buf_text(out, "no synchronous standby");
+        }
+    } else {
+        buf_text(out, "\ndatabase: ");
+        screen_text(out, status->database_problem);
+    }
+    if (batches && batches->count)
+        buf_printf(out,
+                   "\nlast %d transactions: %.1f items each, median %lld ms, p99 %lld ms,"
+                   " longest %lld ms",
+                   batches->count, (double)batches->items / batches->count,
+                   milliseconds(batches->median_time), milliseconds(batches->p99_time),
+                   milliseconds(batches->longest_time));
+    buf_text(out, "\n");
 }
 
 /* The status, with the rules as "kafkaRules". */
@@ -61,36 +160,55 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
     (void)arguments;
     Saga__V1__GetStatusRequest request = SAGA__V1__GET_STATUS_REQUEST__INIT;
+    request.with_database = 1;
     CLEANUP(ctl_message_free_p) Saga__V1__GetStatusResponse *status = NULL;
     int rc = ctl_call(ctl, "/saga.v1.OperatorService/GetStatus", &request.base,
                       &saga__v1__get_status_response__descriptor, &status);
     if (rc != 0)
         return rc;
     CLEANUP(ctl_message_free_p) Saga__V1__ListRulesResponse *rules = NULL;
-    struct where_view view;
-    rc = kafka_rules(ctl, "", true, &rules, &view);
+    struct where_view view = ctl_where_view(ctl);
+    if (status->database) /* else they cannot be had either */
+        rc = kafka_rules(ctl, "", true, &rules, &view);
     if (rc != 0)
         return rc;
     if (ctl->json)
-        return print_json(status, rules);
+        return rules ? print_json(status, rules) : ctl_print_message(&status->base);
     CLEANUP(buf_done) struct buf text = { 0 };
-    buf_text(&text, "node ");
-    screen_text(&text, status->node);
-    buf_text(&text, ", sagad ");
-    screen_text(&text, status->version);
-    buf_text(&text, "\n\n");
-    write_counters(status, ctl->color, &text);
+    write_head(status, &text);
+    if (status->n_states) {
+        buf_text(&text, "\n");
+        write_states(status, ctl->color, &text);
+    }
     if (status->n_handlers) {
         buf_text(&text, "\n");
-        write_handlers(status, ctl->color, &text);
+        write_handlers(status, &view, &text);
     }
-    if (rules->n_rules) {
+    if (rules && rules->n_rules) {
         buf_text(&text, "\n");
         kafka_write_rules(rules->rules, rules->n_rules, &view, &text);
     }
+    if (status->n_tables) {
+        buf_text(&text, "\n");
+        write_tables(status, ctl->color, &text);
+    }
+    buf_text(&text, "\n");
+    write_counters(status, ctl->color, &text);
     return ctl_print_text(&text);
 }
 
 const struct ctl_verb verb_status = {
-    "status", "", 0, 0, NULL, "the server's counters, and who serves which handler", run,
+    "status",
+    "",
+    0,
+    0,
+    NULL,
+    "sagas by state, who serves which handler, the database, the server's counters\n"
+    "\n"
+    "Sagas are those of all servers; workers, times and counters those of the server that answers. "
+    "A\n"
+    "count has an end; beyond it the statistics of PostgreSQL say about how many there are. -o "
+    "json for\n"
+    "alerts.",
+    run,
 };

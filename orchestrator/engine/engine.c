@@ -8,6 +8,7 @@
 
 #include <poll.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -134,9 +135,44 @@ static void connection_is_new(struct engine *engine, uint64_t generation)
     drop_all_copies(engine);
 }
 
+static void note_time(struct engine *engine)
+{
+    int64_t ms = clock_mono_ms(engine->options.clock) - engine->submitted_at;
+    engine->took[engine->took_count++ % ENGINE_TOOK_MAX] =
+        (struct engine_took){ (uint32_t)(ms < UINT32_MAX ? ms : UINT32_MAX),
+                              (uint32_t)engine->submitted_items };
+}
+
+static int compare_times(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+struct engine_batch_times engine_batch_times(const struct engine *engine)
+{
+    size_t count =
+        engine->took_count < ENGINE_TOOK_MAX ? engine->took_count : (size_t)ENGINE_TOOK_MAX;
+    struct engine_batch_times times = { .count = count };
+    uint32_t ms[ENGINE_TOOK_MAX];
+    if (count == 0)
+        return times;
+    for (size_t i = 0; i < count; i++) {
+        ms[i] = engine->took[i].ms;
+        times.items += engine->took[i].items;
+    }
+    qsort(ms, count, sizeof *ms, compare_times);
+    times.median_ms = ms[count / 2];
+    times.p99_ms = ms[count - 1 - count / 100];
+    times.longest_ms = ms[count - 1];
+    return times;
+}
+
 static void take_completions(struct engine *engine)
 {
     struct store_op *op = engine->store->ops->completed(engine->store);
+    if (op)
+        note_time(engine);
     while (op) {
         struct store_op *next = op->next; /* complete_op gives the operation back */
         complete_op(engine, op);
@@ -174,6 +210,7 @@ static void batch_submit(struct engine *engine)
     struct store_op *batch = engine->batch;
     COUNT(engine, batches, 1);
     COUNT(engine, batch_items, (long long)engine->batch_count);
+    engine->submitted_items = engine->batch_count;
     engine->batch = NULL;
     engine->batch_last = &engine->batch;
     engine->batch_count = 0;

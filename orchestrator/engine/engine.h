@@ -283,6 +283,11 @@ struct engine_worker_status { /* strings owned */
     struct engine_served *served;
     size_t served_count;
 };
+struct engine_batch_times { /* of the latest transactions */
+    size_t count;
+    int64_t items;
+    int64_t median_ms, p99_ms, longest_ms; /* from sending to the answer of the commit */
+};
 struct engine_status {
     struct engine_event event;
     const char *only_handler; /* NULL: all */
@@ -292,6 +297,7 @@ struct engine_status {
     size_t handler_count;
     struct engine_worker_status *workers;
     size_t worker_count;
+    struct engine_batch_times batches;
 };
 void engine_status_done(struct engine_status *status);
 

@@ -191,6 +191,7 @@ struct link_session { /* what worker_link.session points to */
     struct link_session *prev, *next; /* all */
 };
 
+enum { ENGINE_TOOK_MAX = 256 };
 struct engine {
     struct engine_options options;
     struct mailbox mailbox;
@@ -207,10 +208,14 @@ struct engine {
     int64_t db_offset_most_ms;       /* at most */
     int64_t db_least_at, db_most_at; /* monotonic: when they were learnt; clocks drift */
     bool db_offset_known;
-    int64_t grace_until;   /* monotonic; nothing expires before */
-    int64_t submitted_at;  /* monotonic time of the batch in flight */
-    uint64_t batch_number; /* batches submitted so far */
-    int64_t now_mono;      /* of this turn */
+    int64_t grace_until; /* monotonic; nothing expires before */
+    struct engine_took { /* of the latest batches, around in a ring */
+        uint32_t ms, items;
+    } took[ENGINE_TOOK_MAX];
+    size_t took_count, submitted_items; /* all so far; of the batch in flight */
+    int64_t submitted_at;               /* monotonic time of the batch in flight */
+    uint64_t batch_number;              /* batches submitted so far */
+    int64_t now_mono;                   /* of this turn */
 
     struct slot *slots;    /* hash */
     struct slot *runnable; /* ring */
@@ -366,6 +371,8 @@ bool workers_never_started(const struct lease *lease);
 void workers_links_free(struct engine *engine);
 /* Fills status->workers. */
 void workers_view(struct engine *engine, struct engine_status *status);
+/* --- engine.c */
+struct engine_batch_times engine_batch_times(const struct engine *engine);
 /* For the lease that the slot's copy holds at seq now. By the time it is applied the copy may be
  * another one, with somebody else's lease at that position: then it is void. */
 void lease_end_queue(struct engine *engine, struct slot *slot, int64_t seq, enum outcome outcome);

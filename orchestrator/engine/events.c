@@ -271,6 +271,7 @@ void events_take(struct engine *engine)
             dispatch_view(engine->dispatch, status->only_handler, status_row, status);
             if (status->with_workers)
                 workers_view(engine, status);
+            status->batches = engine_batch_times(engine);
             event->done(event);
             break;
         }

@@ -58,6 +58,8 @@ static void side_put(struct call *call)
         saga_watch_free(call->watch);
     if (call->reflector)
         reflector_free(call->reflector);
+    if (call->batch)
+        run_batch_free(call->batch);
     mem_free(call);
     rpc_server_unref(server);
 }

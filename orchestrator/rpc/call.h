@@ -61,6 +61,7 @@ struct call {
     struct watcher *watcher;
     struct saga_watch *watch;
     struct reflector *reflector;
+    struct batch_run *batch;
 };
 
 /* Asks gRPC for the next new call. False: memory is out or the server shuts down. */

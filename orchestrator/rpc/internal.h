@@ -17,6 +17,8 @@ enum {
     RPC_WATCHERS_MAX = 1000,
     RPC_SAGA_WATCHERS_MAX = 1000,
     RPC_REFLECTORS_MAX = 100, /* streams of reflection */
+    RPC_BATCHES_MAX = 4,
+    RPC_BATCH_STREAMS_MAX = 64, /* those that have not asked yet among them */
     RPC_REFLECTION_REQUEST_BYTES_MAX = 4096,
     RPC_WATCH_SILENCE_MS = 30 * 1000,
     RPC_ARMED = 16,                            /* requests kept armed on each queue */
@@ -44,6 +46,7 @@ struct pump {
     struct call *first, *last;
 };
 
+struct batch_run;
 struct poll_session;
 struct queries;
 struct watcher;
@@ -59,6 +62,7 @@ struct rpc_server {
     bool (*ready)(void *ctx); /* of the options */
     void *ready_ctx;
     char *node;
+    char *conninfo; /* for who needs a connection of his own */
     size_t streams_max, stream_send_bytes_max, send_bytes_max, saga_watchers_max, payload_bytes_max;
     int64_t watch_silence_ms;
     grpc_server *grpc;
@@ -69,7 +73,7 @@ struct rpc_server {
     struct queries *queries;
     atomic_bool draining, stopping;
     atomic_llong calls, request_bytes, answer_bytes, send_bytes, streams, watchers, saga_watchers,
-        watch_bytes, reflector_count;
+        watch_bytes, reflector_count, batches, batch_streams, batch_threads;
     /* Unary calls whose object still lives: a client that gives up leaves work behind for a while.
      */
     atomic_llong unfinished;
@@ -88,6 +92,7 @@ struct rpc_server {
     struct watcher *watcher_list;
     struct saga_watch *saga_watches;
     struct reflector *reflectors;
+    struct batch_run *batch_runs;
     bool versions_asked;      /* whether watched sagas have changed: a query is on its way */
     int64_t versions_next_ms; /* and no other one before */
 };
@@ -130,6 +135,7 @@ void saga_batch_start(struct call *call);
 void saga_get(struct call *call);
 void saga_list_journal(struct call *call);
 void saga_list(struct call *call);
+void saga_list_effects(struct call *call);
 void saga_wait(struct call *call);
 void saga_cancel(struct call *call);
 void saga_signal(struct call *call);
@@ -179,6 +185,10 @@ void saga_watch_begin(struct call *call);
 void saga_watch_free(struct saga_watch *watch);
 void saga_watches_tick(struct rpc_server *server, int64_t now_ms);
 void saga_watches_end(struct rpc_server *server); /* UNAVAILABLE */
+void run_batch_begin(struct call *call);
+void run_batch_free(struct batch_run *run);
+void run_batch_tick(struct rpc_server *server, int64_t now_ms);
+void run_batch_end(struct rpc_server *server); /* UNAVAILABLE */
 void reflector_begin(struct call *call);
 void reflector_free(struct reflector *reflector);
 void reflectors_tick(struct rpc_server *server, int64_t now_ms);

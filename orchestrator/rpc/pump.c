@@ -18,6 +18,7 @@ static void tick(struct rpc_server *server)
     worker_polls_tick(server, now_ms);
     watchers_tick(server);
     saga_watches_tick(server, now_ms);
+    run_batch_tick(server, now_ms);
     reflectors_tick(server, now_ms);
 }
 

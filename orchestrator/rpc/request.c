@@ -160,6 +160,20 @@ int page_token_read(const char *token, enum page_kind kind, const struct page_fi
     return 0;
 }
 
+void page_number_write(int64_t number, uint8_t ret[8])
+{
+    for (int i = 0; i < 8; i++)
+        ret[i] = (uint8_t)((uint64_t)number >> (56 - 8 * i));
+}
+
+int64_t page_number_read(const uint8_t bytes[8])
+{
+    uint64_t number = 0;
+    for (int i = 0; i < 8; i++)
+        number = number << 8 | bytes[i];
+    return (int64_t)number;
+}
+
 /* --- replies ---------------------------------------------------------------------------------- */
 
 void *reply_new(struct arena *arena, const ProtobufCMessageDescriptor *type)

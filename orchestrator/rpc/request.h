@@ -40,7 +40,8 @@ enum page_kind {
     PAGE_REVISIONS,
     PAGE_KAFKA_REQUESTS,
     PAGE_DEAD_LETTERS,
-    PAGE_WATCH
+    PAGE_WATCH,
+    PAGE_EFFECTS
 };
 enum { PAGE_PLACE_MAX = 256, PAGE_DIGEST_BYTES = 8 };
 struct page_filter {
@@ -55,6 +56,10 @@ MUST_USE char *page_token_make(struct arena *arena, enum page_kind kind,
 MUST_USE int page_token_read(const char *token, enum page_kind kind,
                              const struct page_filter *filter, uint8_t ret_place[PAGE_PLACE_MAX],
                              size_t *ret_size, struct err *err);
+
+/* A number as a place has it. */
+void page_number_write(int64_t number, uint8_t ret[8]);
+int64_t page_number_read(const uint8_t bytes[8]);
 
 /* An initialised message in the arena; NULL when it is full. */
 void *reply_new(struct arena *arena, const ProtobufCMessageDescriptor *type);

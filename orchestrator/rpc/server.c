@@ -30,6 +30,7 @@ void rpc_server_unref(struct rpc_server *server)
     mem_free(server->pumps);
     mem_free(server->listeners);
     mem_free(server->node);
+    mem_free(server->conninfo);
     mem_free(server);
 }
 
@@ -73,6 +74,7 @@ static struct rpc_server *server_new(const struct rpc_options *options)
     server->watch_silence_ms =
         options->watch_silence_ms ? options->watch_silence_ms : RPC_WATCH_SILENCE_MS;
     server->node = mem_strdup(options->node ? options->node : "");
+    server->conninfo = mem_strdup(options->conninfo ? options->conninfo : "");
     server->listeners = mem_calloc(options->address_count + 1, sizeof *server->listeners);
     server->pump_count = options->threads > 0 ? (size_t)options->threads : RPC_THREADS;
     server->pumps = mem_calloc(server->pump_count, sizeof *server->pumps);
@@ -81,7 +83,7 @@ static struct rpc_server *server_new(const struct rpc_options *options)
         server->pumps[i].index = i;
         pthread_mutex_init(&server->pumps[i].lock, NULL);
     }
-    if (server->node && server->listeners && server->pumps)
+    if (server->node && server->conninfo && server->listeners && server->pumps)
         return server;
     rpc_server_unref(server);
     return NULL;
@@ -188,7 +190,8 @@ static bool is_idle(const struct rpc_server *server)
 {
     return atomic_load(&server->calls) == 0 && atomic_load(&server->streams) == 0 &&
            atomic_load(&server->watchers) == 0 && atomic_load(&server->saga_watchers) == 0 &&
-           atomic_load(&server->reflector_count) == 0;
+           atomic_load(&server->reflector_count) == 0 && atomic_load(&server->batch_streams) == 0 &&
+           atomic_load(&server->batch_threads) == 0;
 }
 
 /* The same, but only as long as a call or a worker's stream is open: a peer that stays connected
@@ -224,6 +227,7 @@ static void end_waiting_calls(struct rpc_server *server)
     watchers_end(server);
     saga_watches_end(server);
     reflectors_end(server);
+    run_batch_end(server);
     for (size_t i = 0; i < server->pump_count; i++)
         pump_preempt(&server->pumps[i], saga_wait, &err);
 }

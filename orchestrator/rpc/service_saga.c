@@ -1,4 +1,4 @@
-/* SagaService beside its starts: get, wait, cancel, and the two lists. */
+/* SagaService beside its starts and what finds sagas: get, wait, the journal. */
 #include "rpc/queries.h"
 #include "rpc/request.h"
 
@@ -9,7 +9,6 @@
 #include "wire/times.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { WAIT_MS_DEFAULT = 30 * 1000, WAIT_MS_MAX = 5 * 60 * 1000 };
@@ -56,17 +55,6 @@ void saga_wait(struct call *call)
     answer_verb(call, rc, &verb, &err);
 }
 
-void saga_cancel(struct call *call)
-{
-    const Saga__V1__CancelSagaRequest *request = (void *)call->request;
-    struct verb_request verb = { .kind = ENGINE_VERB_CANCEL, .full = true };
-    struct err err;
-    int rc = read_ref(request->saga, &verb.ref, &err);
-    if (!rc)
-        rc = read_words("reason", request->reason, request->actor, &verb, &err);
-    answer_verb(call, rc, &verb, &err);
-}
-
 /* --- ListJournal ------------------------------------------------------------------------------ */
 
 struct journal_query {
@@ -82,20 +70,6 @@ struct journal_place {
     struct uuid uid;
     uint8_t seq[8];
 };
-
-static void seq_write(int64_t seq, uint8_t ret[8])
-{
-    for (int i = 0; i < 8; i++)
-        ret[i] = (uint8_t)((uint64_t)seq >> (56 - 8 * i));
-}
-
-static int64_t seq_read(const uint8_t bytes[8])
-{
-    uint64_t seq = 0;
-    for (int i = 0; i < 8; i++)
-        seq = seq << 8 | bytes[i];
-    return (int64_t)seq;
-}
 
 /* As many entries as a client can receive in one message. */
 static int fill_journal(struct journal_query *query, const struct definition *definition,
@@ -120,7 +94,7 @@ static int fill_journal(struct journal_query *query, const struct definition *de
     if (count == loaded->entry_count)
         return 0;
     struct journal_place place = { .uid = loaded->row.uid };
-    seq_write(loaded->entries[count - 1].seq, place.seq);
+    page_number_write(loaded->entries[count - 1].seq, place.seq);
     reply->next_page_token =
         page_token_make(arena, PAGE_JOURNAL, &query->filter, &place, sizeof place);
     return reply->next_page_token ? 0 : err_set(err, ERR_NOMEM, "journal");
@@ -176,7 +150,7 @@ static int read_journal(const Saga__V1__ListJournalRequest *request, struct jour
         return err_field(err, "page_token", "page_token: is not a token of this method");
     memcpy(&place, raw, sizeof place);
     query->ref = (struct store_ref){ .by_uid = true, .uid = place.uid };
-    query->after_seq = seq_read(place.seq);
+    query->after_seq = page_number_read(place.seq);
     return 0;
 }
 
@@ -187,156 +161,6 @@ void saga_list_journal(struct call *call)
     if (!query)
         return;
     if (read_journal((void *)call->request, query, &err))
-        call_fail(call, &err);
-    else
-        queries_post(&query->query);
-}
-
-/* --- ListSagas -------------------------------------------------------------------------------- */
-
-struct list_query {
-    struct query query;
-    struct store_list_filter filter;
-    struct page_filter page;
-};
-
-struct list_place {
-    struct uuid uid;
-    uint8_t started_us[8];
-};
-
-static int fill_list(struct list_query *query, const struct store_saga *sagas,
-                     const int64_t *started_us, size_t found, Saga__V1__ListSagasResponse *reply,
-                     struct err *err)
-{
-    struct arena *arena = &query->query.call->arena;
-    size_t wanted = query->filter.limit - 1, bytes = 0, count = 0;
-    reply->sagas = arena_array(arena, found + 1, sizeof(ProtobufCMessage *));
-    if (!reply->sagas)
-        return err_set(err, ERR_NOMEM, "list");
-    for (; count < found && count < wanted; count++) {
-        int rc = saga_row_to_message(arena, &sagas[count].row, sagas[count].park_step,
-                                     &reply->sagas[count], err);
-        if (rc)
-            return rc;
-        bytes += saga__v1__saga__get_packed_size(reply->sagas[count]) + 8;
-        if (count && bytes > RPC_REPLY_BYTES_MAX)
-            break;
-    }
-    reply->n_sagas = count;
-    if (count == found)
-        return 0;
-    struct list_place place = { .uid = sagas[count - 1].row.uid };
-    seq_write(started_us[count - 1], place.started_us);
-    reply->next_page_token = page_token_make(arena, PAGE_SAGAS, &query->page, &place, sizeof place);
-    return reply->next_page_token ? 0 : err_set(err, ERR_NOMEM, "list");
-}
-
-static void run_list(struct query *base, struct store_reader *reader)
-{
-    struct list_query *query = CONTAINER(base, struct list_query, query);
-    size_t room = query->filter.limit, found = 0;
-    CLEANUP(mem_free_p) struct store_saga *sagas = mem_calloc(room, sizeof *sagas);
-    CLEANUP(mem_free_p) int64_t *started_us = mem_calloc(room, sizeof *started_us);
-    if (!sagas || !started_us) {
-        call_fail_memory(base->call);
-        return;
-    }
-    struct err err;
-    Saga__V1__ListSagasResponse reply = SAGA__V1__LIST_SAGAS_RESPONSE__INIT;
-    int rc = store_reader_list(reader, &query->filter, sagas, started_us, &found, &err);
-    if (!rc)
-        rc = fill_list(query, sagas, started_us, found, &reply, &err);
-    if (rc)
-        call_fail(base->call, &err);
-    else
-        call_reply(base->call, &reply.base);
-    for (size_t i = 0; i < found; i++)
-        store_saga_done(&sagas[i]);
-}
-
-static int read_states(const Saga__V1__ListSagasRequest *request, struct store_list_filter *filter,
-                       struct err *err)
-{
-    for (size_t i = 0; i < request->n_states; i++) {
-        enum saga_state state;
-        if (!saga_state_from_message(request->states[i], &state)) {
-            char field[32];
-            (void)snprintf(field, sizeof field, "states[%zu]", i);
-            return err_field(err, field, "%s: is not a state", field);
-        }
-        filter->states[state] = true;
-    }
-    return 0;
-}
-
-static int read_list_filter(const Saga__V1__ListSagasRequest *request, struct list_query *query,
-                            struct err *err)
-{
-    int rc = check_text("namespace", request->namespace_, 0, LIMIT_NAMESPACE_BYTES, err);
-    if (!rc)
-        rc = check_text("definition", request->definition, 0, LIMIT_DEFINITION_NAME_BYTES, err);
-    if (!rc)
-        rc = check_text("saga_id", request->saga_id, 0, LIMIT_SAGA_ID_BYTES, err);
-    if (!rc)
-        rc = check_text("saga_id_prefix", request->saga_id_prefix, 0, LIMIT_SAGA_ID_BYTES, err);
-    struct store_list_filter *filter = &query->filter;
-    if (!rc)
-        rc = read_states(request, filter, err);
-    size_t page = 0;
-    if (!rc)
-        rc = read_page_size(request->page_size, &page, err);
-    if (rc)
-        return rc;
-    const char *namespace_ = namespace_or_default(request->namespace_);
-    filter->namespace_ = strcmp(namespace_, "-") == 0 ? NULL : namespace_;
-    filter->definition = or_null(request->definition);
-    filter->saga_id = or_null(request->saga_id);
-    filter->saga_id_prefix = or_null(request->saga_id_prefix);
-    filter->oldest_first = request->oldest_first;
-    filter->has_doubt = request->_doubt_case == SAGA__V1__LIST_SAGAS_REQUEST___DOUBT_DOUBT;
-    filter->doubt = filter->has_doubt && request->doubt;
-    filter->limit = page + 1; /* one more tells whether there is a next page */
-    struct sha256_part parts[] = {
-        { namespace_, strlen(namespace_) + 1 },
-        { request->definition, strlen(request->definition) + 1 },
-        { request->saga_id, strlen(request->saga_id) + 1 },
-        { request->saga_id_prefix, strlen(request->saga_id_prefix) + 1 },
-        { filter->states, sizeof filter->states },
-        { &filter->oldest_first, sizeof filter->oldest_first },
-        { &filter->has_doubt, sizeof filter->has_doubt },
-        { &filter->doubt, sizeof filter->doubt },
-    };
-    return page_filter_make(parts, ARRAY_LEN(parts), &query->page, err);
-}
-
-static int read_list(const Saga__V1__ListSagasRequest *request, struct list_query *query,
-                     struct err *err)
-{
-    uint8_t raw[PAGE_PLACE_MAX];
-    size_t size = 0;
-    int rc = read_list_filter(request, query, err);
-    if (!rc)
-        rc = page_token_read(request->page_token, PAGE_SAGAS, &query->page, raw, &size, err);
-    if (rc || !size)
-        return rc;
-    struct list_place place;
-    if (size != sizeof place)
-        return err_field(err, "page_token", "page_token: is not a token of this method");
-    memcpy(&place, raw, sizeof place);
-    query->filter.has_after = true;
-    query->filter.after_uid = place.uid;
-    query->filter.after_started_us = seq_read(place.started_us);
-    return 0;
-}
-
-void saga_list(struct call *call)
-{
-    struct list_query *query = query_new(call, sizeof *query, run_list);
-    struct err err;
-    if (!query)
-        return;
-    if (read_list((void *)call->request, query, &err))
         call_fail(call, &err);
     else
         queries_post(&query->query);

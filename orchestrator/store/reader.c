@@ -60,7 +60,8 @@ static int ensure_connected(struct store_reader *reader, struct err *err)
     if (connect_blocking(reader->conninfo, CONNECT_READER, &conn, err) != 0)
         return (int)err->code;
     if (prepare(conn, read_stmts, READ_COUNT, err) != 0 ||
-        prepare(conn, kafka_stmts, KAFKA_STMT_COUNT, err) != 0)
+        prepare(conn, kafka_stmts, KAFKA_STMT_COUNT, err) != 0 ||
+        prepare(conn, find_stmts, FIND_COUNT, err) != 0)
         return (int)err->code;
     reader->conn = TAKE(conn);
     return 0;
@@ -95,6 +96,12 @@ struct params *reader_start(struct store_reader *reader, enum read_stmt_id id)
 struct params *reader_start_kafka(struct store_reader *reader, enum kafka_stmt_id id)
 {
     params_start(&reader->params, &kafka_stmts[id]);
+    return &reader->params;
+}
+
+struct params *reader_start_find(struct store_reader *reader, enum find_stmt_id id)
+{
+    params_start(&reader->params, &find_stmts[id]);
     return &reader->params;
 }
 
@@ -324,172 +331,4 @@ int store_reader_versions(struct store_reader *reader, const struct uuid *uids, 
 {
     struct versions versions = { uids, count, ret };
     return reader_with_connection(reader, versions_run, &versions, err);
-}
-
-/* --- lists ---------------------------------------------------------------------------------- */
-
-/* The smallest text behind everything that begins with `prefix`, by bytes (COLLATE "C" is code
- * point order): the last character that has a successor, replaced by it. A prefix of nothing but
- * the last code point has no end; the longest id possible is then taken. */
-static int prefix_end(const char *prefix, struct buf *ret, struct err *err)
-{
-    size_t size = strlen(prefix);
-    while (size > 0) {
-        size_t at = size - 1;
-        while (at > 0 && ((uint8_t)prefix[at] & 0xc0) == 0x80)
-            at--;
-        uint32_t point = (uint8_t)prefix[at];
-        size_t length = size - at;
-        if (length > 1)
-            point &= 0x7fu >> length;
-        for (size_t i = 1; i < length; i++)
-            point = point << 6 | ((uint8_t)prefix[at + i] & 0x3fu);
-        if (point < 0x10ffff) {
-            point = point == 0xd7ff ? 0xe000 : point + 1;
-            buf_append(ret, prefix, at);
-            uint8_t utf8[4] = { (uint8_t)point, 0, 0, 0 };
-            size_t bytes = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-            for (size_t i = bytes; bytes > 1 && i > 0; i--) {
-                utf8[i - 1] = (uint8_t)(0x80 | (point & 0x3f));
-                point >>= 6;
-            }
-            if (bytes > 1) {
-                static const uint8_t lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
-                utf8[0] = (uint8_t)(lead[bytes] | (utf8[0] & (0x7fu >> bytes)));
-            }
-            buf_append(ret, utf8, bytes);
-            break;
-        }
-        size = at;
-    }
-    for (int i = 0; size == 0 && i <= 64; i++)
-        buf_text(ret, "\xf4\x8f\xbf\xbf");
-    return ret->failed ? err_set(err, ERR_NOMEM, "list") : 0;
-}
-
-struct list {
-    const struct store_list_filter *filter;
-    const char *from;
-    struct buf to;
-    struct store_saga *sagas;
-    int64_t *started_us;
-    size_t count;
-};
-
-static bool by_id(const struct store_list_filter *filter)
-{
-    return filter->saga_id || (filter->saga_id_prefix && filter->saga_id_prefix[0]);
-}
-
-/* The range of ids that the filter allows. */
-static int list_range(struct list *list, struct err *err)
-{
-    const struct store_list_filter *filter = list->filter;
-    if (!by_id(filter))
-        return 0;
-    if (!filter->saga_id) {
-        list->from = filter->saga_id_prefix;
-        return prefix_end(filter->saga_id_prefix, &list->to, err);
-    }
-    const char *prefix = filter->saga_id_prefix ? filter->saga_id_prefix : "";
-    list->from = filter->saga_id;
-    buf_text(&list->to, filter->saga_id);
-    if (strncmp(filter->saga_id, prefix, strlen(prefix)) == 0)
-        buf_text(&list->to, "\x01"); /* no text lies between an id and this; else: nothing fits */
-    return list->to.failed ? err_set(err, ERR_NOMEM, "list") : 0;
-}
-
-/* ret_started_us is Unix microseconds. */
-static int list_take(struct list *list, const PGresult *result, struct err *err)
-{
-    for (int row = 0; row < PQntuples(result) && list->count < list->filter->limit; row++) {
-        struct columns columns = { .result = result, .row = row, .table = "saga", .err = err };
-        int64_t started_us = columns_int8(&columns) - decode_time_pg(0);
-        struct store_saga saga = { 0 };
-        if (columns.failed || decode_saga(result, row, &saga.row, err) != 0)
-            return (int)err->code;
-        columns.at = PQnfields(result) - 1;
-        saga.park_step = columns_text(&columns);
-        if (columns.failed) {
-            store_saga_done(&saga);
-            return (int)err->code;
-        }
-        list->started_us[list->count] = started_us;
-        list->sagas[list->count++] = saga;
-    }
-    return 0;
-}
-
-static void list_drop(struct list *list)
-{
-    while (list->count > 0)
-        store_saga_done(&list->sagas[--list->count]);
-}
-
-static enum read_stmt_id list_statement(const struct store_list_filter *filter)
-{
-    bool oldest = filter->oldest_first;
-    if (by_id(filter))
-        return oldest ? READ_LIST_ID_OLDEST : READ_LIST_ID_NEWEST;
-    if (filter->has_doubt && filter->doubt)
-        return oldest ? READ_LIST_DOUBT_OLDEST : READ_LIST_DOUBT_NEWEST;
-    return oldest ? READ_LIST_OLDEST : READ_LIST_NEWEST;
-}
-
-static int list_run(struct store_reader *reader, void *ctx, struct err *err)
-{
-    static const struct uuid first = { { 0 } };
-    struct uuid last;
-    memset(last.bytes, 0xff, sizeof last.bytes);
-    struct list *list = ctx;
-    const struct store_list_filter *filter = list->filter;
-    bool ids = by_id(filter), oldest = filter->oldest_first;
-    list_drop(list); /* of a first try that broke */
-    struct params *params = reader_start(reader, list_statement(filter));
-    params_text(params, filter->namespace_);
-    params_text(params, filter->definition);
-    bool every = true;
-    for (int state = 0; state < SAGA_STATE_COUNT; state++)
-        every = every && !filter->states[state];
-    for (int state = 0; state < SAGA_STATE_COUNT; state++) {
-        params_seek(params, 2);
-        if (every || filter->states[state])
-            params_text(params, saga_state_name((enum saga_state)state));
-    }
-    params_seek(params, 3);
-    if (filter->has_after)
-        params_time(params, decode_time_pg(filter->after_started_us));
-    else
-        params_time(params, oldest ? INT64_MIN : INT64_MAX); /* -infinity, infinity */
-    params_uuid(params, filter->has_after ? &filter->after_uid : oldest ? &first : &last);
-    params_int8(params, filter->limit > INT_MAX ? INT_MAX : (int64_t)filter->limit);
-    if (filter->has_doubt)
-        params_bool(params, filter->doubt);
-    else
-        params_null(params);
-    if (ids) {
-        params_text(params, list->from);
-        params_text(params, buf_cstr(&list->to));
-    }
-    CLEANUP(connect_clear_p) PGresult *result = NULL;
-    if (reader_execute(reader, &result, err) != 0)
-        return (int)err->code;
-    return list_take(list, result, err);
-}
-
-int store_reader_list(struct store_reader *reader, const struct store_list_filter *filter,
-                      struct store_saga *ret_sagas, int64_t *ret_started_us, size_t *ret_count,
-                      struct err *err)
-{
-    struct list list = { .filter = filter, .sagas = ret_sagas, .started_us = ret_started_us };
-    int rc = list_range(&list, err);
-    if (rc == 0)
-        rc = reader_with_connection(reader, list_run, &list, err);
-    buf_done(&list.to);
-    if (rc != 0) {
-        list_drop(&list);
-        return rc;
-    }
-    *ret_count = list.count;
-    return 0;
 }

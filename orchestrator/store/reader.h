@@ -4,6 +4,7 @@
 #ifndef STORE_READER_H
 #define STORE_READER_H
 
+#include "core/saga_filter.h"
 #include "store/store.h"
 
 struct store_reader;
@@ -42,23 +43,83 @@ struct store_version {
 MUST_USE int store_reader_versions(struct store_reader *reader, const struct uuid *uids,
                                    size_t count, struct store_version *ret, struct err *err);
 
-struct store_list_filter {
-    const char *namespace_;        /* NULL: every one */
-    const char *definition;        /* NULL: every one */
-    const char *saga_id;           /* NULL: any; exact */
-    const char *saga_id_prefix;    /* NULL: none */
-    bool states[SAGA_STATE_COUNT]; /* all false: every state */
-    bool has_doubt, doubt;         /* only those whose doubt is so */
+struct store_list {
+    struct saga_filter filter; /* what is said of effects says nothing here */
     bool oldest_first;
-    bool has_after; /* keyset: rows strictly after this (started_at in microseconds, uid) */
+    bool has_after; /* keyset: rows strictly after this (started_at in Unix microseconds, uid) */
     int64_t after_started_us;
     struct uuid after_uid;
     size_t limit;
+    size_t scan_rows;    /* looked at for one page at most; 0: the default */
+    bool is_looked_into; /* more is asked of each saga than the filter says: pages may be short */
 };
-/* Rows without input; ret_started_us (limit entries, caller's) gives the keyset of each. */
-MUST_USE int store_reader_list(struct store_reader *reader, const struct store_list_filter *filter,
+/* Where a page ends before it is full, because so much was looked at for it: the list goes on
+ * behind this. */
+struct store_list_end {
+    bool is_cut;
+    int64_t started_us;
+    struct uuid uid;
+};
+/* Rows without input; ret_started_us (limit entries, caller's) gives the keyset of each. A page may
+ * be short or empty although the list goes on: then *ret_end says from where. */
+MUST_USE int store_reader_list(struct store_reader *reader, const struct store_list *list,
                                struct store_saga *ret_sagas, int64_t *ret_started_us,
-                               size_t *ret_count, struct err *err);
+                               size_t *ret_count, struct store_list_end *ret_end, struct err *err);
+
+/* How often an operation of a saga's step may have taken effect. Strings owned. */
+struct store_effect {
+    int64_t started_us; /* of the saga */
+    struct uuid uid;
+    char *namespace_, *definition, *saga_id;
+    int32_t run;
+    enum saga_state state;
+    bool doubt;
+    char *step;
+    int16_t step_index;
+    enum operation operation;
+    int64_t dispatched, sure, possible;
+    int64_t first_ms, last_ms; /* dispatch; 0: none */
+};
+void store_effect_done(struct store_effect *effect);
+/* Behind which effect a page of them goes on; step_index INT16_MAX: behind all of that saga's. */
+struct store_effect_place {
+    int64_t started_us;
+    struct uuid uid;
+    int16_t step_index;
+    enum operation operation;
+};
+/* Sagas newest first, whatever the list says, each with its effects that fit by step. after: NULL
+ * or where to go on; ret has room for list->limit, and *ret_end is as in store_reader_list, with
+ * the difference that a page that is full was not cut there. */
+MUST_USE int store_reader_effects(struct store_reader *reader, const struct store_list *list,
+                                  const struct store_effect_place *after, struct store_effect *ret,
+                                  size_t *ret_count, struct store_list_end *ret_end,
+                                  struct err *err);
+
+/* What there is, for people who look at the whole. A count goes up to STORE_COUNT_MAX; `estimate`
+ * is what PostgreSQL's statistics say, 0: they do not know. */
+enum { STORE_COUNT_MAX = 10000, STORE_TABLES_MAX = 64 };
+struct store_count {
+    int64_t count, estimate;
+};
+struct store_table {
+    char *name;   /* owned */
+    int64_t rows; /* as of its last vacuum or analyse */
+    int64_t bytes;
+};
+struct store_overview {
+    struct store_count states[SAGA_STATE_COUNT];
+    struct store_count reasons[PARK_REASON_COUNT];
+    struct store_table tables[STORE_TABLES_MAX]; /* largest first */
+    size_t table_count;
+    char *database, *server_version, *synchronous_standbys; /* owned; "" of the last: none */
+    int64_t database_bytes;
+    bool is_standby;
+    int64_t epoch; /* of fences */
+};
+void store_overview_done(struct store_overview *overview);
+MUST_USE int store_reader_overview(struct store_reader *reader, struct store_overview *ret,
+                                   struct err *err);
 
 /* Parked sagas that wait for the same: strings owned. */
 struct store_parked {

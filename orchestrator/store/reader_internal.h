@@ -21,10 +21,26 @@ MUST_USE int reader_with_connection(struct store_reader *reader, reader_fn *fn, 
 /* The statement's parameters, to be filled. */
 struct params *reader_start(struct store_reader *reader, enum read_stmt_id id);
 struct params *reader_start_kafka(struct store_reader *reader, enum kafka_stmt_id id);
+struct params *reader_start_find(struct store_reader *reader, enum find_stmt_id id);
 /* Runs what was filled; the caller clears *ret_result. */
 MUST_USE int reader_execute(struct store_reader *reader, PGresult **ret_result, struct err *err);
 /* A command without parameters; COMMIT is an error if it was answered ROLLBACK. */
 MUST_USE int reader_command(struct store_reader *reader, const char *sql, struct err *err);
+
+/* How the sagas of a filter are reached (reader_find.c), and the parameters that every statement of
+ * find_stmts about them begins with: 20, and 2 more of some ways. */
+struct find_way {
+    enum find_stmt_id statement; /* of lists, newest first */
+    const char *id_from;         /* borrowed from the filter */
+    struct buf id_to;
+};
+MUST_USE int find_way_choose(const struct saga_filter *filter, struct find_way *ret,
+                             struct err *err);
+void find_way_done(struct find_way *way);
+void find_way_put(const struct find_way *way, const struct store_list *list, struct params *params);
+void find_put_numbers(struct params *params, const struct span *span);
+void find_put_times(struct params *params, const struct span *span);
+
 /* A row of REVISION_COLUMNS, descriptors and open sagas (statements.c). Owned by the caller. */
 MUST_USE int reader_decode_definition(const PGresult *result, int row, struct store_definition *ret,
                                       struct err *err);

@@ -1,14 +1,9 @@
 #include "store/statements.h"
+#include "store/columns.h"
 
 #include <assert.h>
 
-/* Lists of columns that several statements share. The decoder (store/decode.c) reads them by
- * position. */
-#define SAGA_COLUMNS                                                                               \
-    "s.owner, s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.state,"       \
-    " s.phase, s.doubt, s.park_reason, s.park_step_index, s.park_code, s.park_message, "           \
-    "s.related_saga,"                                                                              \
-    " s.started_at, s.updated_at, s.deadline_at, s.ended_at, s.start_at, s.labels::text"
+/* As SAGA_COLUMNS (columns.h). */
 #define ENTRY_COLUMNS                                                                              \
     "j.seq, j.fence, j.kind, j.step_index, j.operation, j.try, j.worker, j.leased_at,"             \
     " j.attempt_until, j.lease_until, j.outcome, j.finished_at, j.retry_at, j.output,"             \
@@ -164,8 +159,10 @@
     " u.saga_id, u.run, 'RUNNING', 'RUNNING', " node ", u.input, u.labels::jsonb, false, now()," \
     " now(), greatest(now(), u.start_at) + u.deadline_ms * interval '1 millisecond', u.start_at," \
     " u.related FROM u" \
-    " WHERE (u.uid IN (SELECT k.saga_uid FROM k)) IS TRUE RETURNING saga_uid),"
-#define OF_STARTED "(u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE)" \
+    " WHERE (u.uid IN (SELECT k.saga_uid FROM k)) IS TRUE RETURNING saga_uid)," \
+    " l AS (" LABELS_STARTED("u", "u.namespace", IS_STARTED) "),"
+#define IS_STARTED "(u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE"
+#define OF_STARTED IS_STARTED ")" \
     " SELECT s.saga_uid, 1::bigint, now() FROM s"
 /* clang-format on */
 
@@ -404,31 +401,6 @@ const struct stmt control_stmts[CONTROL_COUNT] = {
 };
 static_assert(SPLIT_LOCK_TIMEOUT_MS == 25, "as in the text of hurry");
 
-/* A page of sagas. The index saga_list holds each (namespace, definition, state) in order of time:
- * the first rows of each are taken, then the first of those. `also`: a condition that another index
- * in that order holds. */
-#define LIST_BY_TIME(compare, order, also)                                                         \
-    "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea, s.park_step"                       \
-    " FROM definition d CROSS JOIN unnest($3) AS t (state)"                                        \
-    " CROSS JOIN LATERAL (SELECT * FROM saga c WHERE c.namespace = d.namespace"                    \
-    " AND c.definition = d.name AND c.state = t.state AND (c.started_at, c.saga_uid) " compare     \
-    " ($4, $5) AND ($7 IS NULL OR c.doubt = $7)" also " ORDER BY c.started_at " order              \
-    ", c.saga_uid " order " LIMIT $6) s"                                                           \
-    " WHERE ($1 IS NULL OR d.namespace = $1) AND ($2 IS NULL OR d.name = $2)"                      \
-    " ORDER BY s.started_at " order ", s.saga_uid " order " LIMIT $6"
-/* The same for a range of saga ids (one id, or a prefix): the index saga_by_id. */
-#define LIST_BY_ID(compare, order)                                                                 \
-    "SELECT s.started_at, now(), " SAGA_COLUMNS ", NULL::bytea, s.park_step"                       \
-    " FROM (SELECT DISTINCT namespace FROM definition WHERE $1 IS NULL OR namespace = $1) d"       \
-    " CROSS JOIN LATERAL (SELECT * FROM saga c WHERE c.namespace = d.namespace"                    \
-    " AND c.saga_id >= $8 AND c.saga_id < $9 AND ($2 IS NULL OR c.definition = $2)"                \
-    " AND c.state = ANY ($3) AND (c.started_at, c.saga_uid) " compare " ($4, $5)"                  \
-    " AND ($7 IS NULL OR c.doubt = $7)"                                                            \
-    " ORDER BY c.started_at " order ", c.saga_uid " order " LIMIT $6) s"                           \
-    " ORDER BY s.started_at " order ", s.saga_uid " order " LIMIT $6"
-#define LIST_PARAMS                                                                                \
-    OID_TEXT, OID_TEXT, OID_TEXT_ARRAY, OID_TIMESTAMPTZ, OID_UUID, OID_INT8, OID_BOOL
-
 /* A revision with the state of its definition, before its descriptors and its open sagas. */
 #define REVISION_COLUMNS                                                                           \
     "r.namespace, r.name, r.revision, r.created_at, r.revision = d.current_revision, r.content,"   \
@@ -471,18 +443,6 @@ const struct stmt
         " JOIN saga s ON s.shard = u.shard AND s.saga_uid = u.uid"
         " CROSS JOIN LATERAL (SELECT count(*) AS entries, count(c.outcome) AS ended FROM journal c"
         " WHERE c.shard = u.shard AND c.saga_uid = u.uid) j" },
-
-    [READ_LIST_NEWEST] = { "list_newest", 7, { LIST_PARAMS }, LIST_BY_TIME("<", "DESC", "") },
-    [READ_LIST_OLDEST] = { "list_oldest", 7, { LIST_PARAMS }, LIST_BY_TIME(">", "ASC", "") },
-    [READ_LIST_ID_NEWEST] = { "list_id_newest", 9, { LIST_PARAMS, OID_TEXT, OID_TEXT },
-        LIST_BY_ID("<", "DESC") },
-    [READ_LIST_ID_OLDEST] = { "list_id_oldest", 9, { LIST_PARAMS, OID_TEXT, OID_TEXT },
-        LIST_BY_ID(">", "ASC") },
-    /* The few in doubt: the index saga_doubt. */
-    [READ_LIST_DOUBT_NEWEST] = { "list_doubt_newest", 7, { LIST_PARAMS },
-        LIST_BY_TIME("<", "DESC", " AND c.doubt") },
-    [READ_LIST_DOUBT_OLDEST] = { "list_doubt_oldest", 7, { LIST_PARAMS },
-        LIST_BY_TIME(">", "ASC", " AND c.doubt") },
 
     /* Groups of parked sagas with the oldest of each, and how many there are in all. */
     [READ_PARKED] = { "parked", 3, { OID_TEXT, OID_TEXT, OID_INT8 },

@@ -71,6 +71,16 @@ extern const struct stmt stmts[STMT_COUNT];
     "INSERT INTO outbox (shard, saga_uid, seq, part, created_at)"                                  \
     " SELECT " from ".shard, " from ".saga_uid, 0, 0, now() FROM " from " WHERE " which
 
+/* A part of a statement that inserts sagas: what leads from their labels to them, of rows of `from`
+ * (shard, uid, labels) that `is_started` is true of. */
+#define LABELS_STARTED(from, namespace, is_started)                                                \
+    "INSERT INTO saga_label (shard, saga_uid, key, value, namespace, started_at)"                  \
+    " SELECT " from ".shard, " from                                                                \
+    ".uid, l.key, l.value, " namespace ", now() FROM " from                                        \
+                                       " CROSS JOIN LATERAL jsonb_each_text(" from                 \
+                                       ".labels::jsonb) l"                                         \
+                                       " WHERE " from ".labels IS NOT NULL AND " is_started
+
 /* What stands around them. Times of waiting for a lock: LOCK_TIMEOUT_MS of the session for a whole
  * batch, SPLIT_LOCK_TIMEOUT_MS while the one that fails is looked for. */
 enum { LOCK_TIMEOUT_MS = 200, SPLIT_LOCK_TIMEOUT_MS = 25 };
@@ -91,12 +101,6 @@ enum read_stmt_id {
     READ_ENTRIES,
     READ_CONTENT,
     READ_VERSIONS,
-    READ_LIST_NEWEST,
-    READ_LIST_OLDEST,
-    READ_LIST_ID_NEWEST,
-    READ_LIST_ID_OLDEST,
-    READ_LIST_DOUBT_NEWEST,
-    READ_LIST_DOUBT_OLDEST,
     READ_PARKED,
     READ_GUARD_FLOOR,
     READ_LET_GO,
@@ -122,6 +126,23 @@ enum read_stmt_id {
     READ_COUNT
 };
 extern const struct stmt read_stmts[READ_COUNT];
+
+/* What people look for, on the reader's connection (statements_find.c). Pages of sagas: each way to
+ * them, newest first, then oldest first. */
+enum find_stmt_id {
+    FIND_BY_TIME,
+    FIND_BY_ID = FIND_BY_TIME + 2,
+    FIND_BY_DOUBT = FIND_BY_ID + 2,
+    FIND_BY_REASON = FIND_BY_DOUBT + 2,
+    FIND_BY_LABEL = FIND_BY_REASON + 2,
+    FIND_EFFECTS = FIND_BY_LABEL + 2, /* of the sagas of each way, newest first */
+    FIND_STATES = FIND_EFFECTS + 5,
+    FIND_REASONS,
+    FIND_TABLES,
+    FIND_DATABASE,
+    FIND_COUNT
+};
+extern const struct stmt find_stmts[FIND_COUNT];
 
 /* The relay's connection (statements_outbox.c). */
 enum outbox_stmt_id {

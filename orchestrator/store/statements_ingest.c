@@ -103,6 +103,7 @@ const struct stmt ingest_stmts[INGEST_STMT_COUNT] = {
         " u.labels::jsonb, false, now(), now(), now() + $12 * interval '1 millisecond' FROM u"
         " WHERE (u.uid IN (SELECT k.saga_uid FROM k)) IS TRUE RETURNING shard, saga_uid),"
         " e AS (" OUTBOX_STARTED("s", "$15") "),"
+        " l AS (" LABELS_STARTED("u", "$9", "(u.uid IN (SELECT s.saga_uid FROM s)) IS TRUE") "),"
         " j AS (INSERT INTO journal (shard, saga_uid, seq, fence, kind, try, leased_at,"
         " finished_at, actor) SELECT u.shard, u.uid, 1, 0, 'SUSPECT', 0, least(now(),"
         " timestamptz 'epoch' + greatest(u.since_ms, 1) * interval '1 millisecond'), now(), $14"

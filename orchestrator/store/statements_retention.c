@@ -56,6 +56,7 @@ const struct stmt purge_stmts[PURGE_COUNT] = {
         "WITH u AS MATERIALIZED (" PICKED "),"
         " j AS (DELETE FROM journal j USING u WHERE j.shard = u.shard AND j.saga_uid = u.uid),"
         " l AS (DELETE FROM late_report l USING u WHERE l.shard = u.shard AND l.saga_uid = u.uid),"
+        " a AS (DELETE FROM saga_label a USING u WHERE a.shard = u.shard AND a.saga_uid = u.uid),"
         " s AS (DELETE FROM saga s USING u WHERE s.shard = u.shard AND s.saga_uid = u.uid"
         " RETURNING s.shard, s.namespace, s.definition, s.saga_id, s.saga_uid, s.ended_at),"
         " k AS (UPDATE saga_key k SET purged_at = now(), archive = $3,"

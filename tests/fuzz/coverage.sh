@@ -9,6 +9,7 @@ orchestrator/wire/scan.c
 orchestrator/wire/validate.c
 orchestrator/wire/arena.c
 orchestrator/wire/times.c
+orchestrator/wire/filter.c
 orchestrator/wire/definition_codec.c
 orchestrator/wire/definition_encode.c
 orchestrator/wire/json_decode.c

@@ -283,20 +283,75 @@ int store_reader_journal(struct store_reader *reader, const struct store_ref *re
     return store_reader_get(reader, ref, ret_saga, ret_definition, err);
 }
 
-int store_reader_list(struct store_reader *reader, const struct store_list_filter *filter,
+int store_reader_list(struct store_reader *reader, const struct store_list *list,
                       struct store_saga *ret_sagas, int64_t *ret_started_us, size_t *ret_count,
-                      struct err *err)
+                      struct store_list_end *ret_end, struct err *err)
 {
     (void)reader;
     (void)ret_sagas;
     (void)ret_started_us;
+    const struct saga_filter *filter = &list->filter;
     check_name_or_null(filter->namespace_, LIMIT_NAMESPACE_BYTES);
     check_name_or_null(filter->definition, LIMIT_DEFINITION_NAME_BYTES);
     check_name_or_null(filter->saga_id, LIMIT_SAGA_ID_BYTES);
     check_name_or_null(filter->saga_id_prefix, LIMIT_SAGA_ID_BYTES);
-    FUZZ_CHECK(filter->limit >= 2 && filter->limit <= LIMIT_PAGE_ITEMS + 1);
+    FUZZ_CHECK(list->limit >= 2 && list->limit <= LIMIT_PAGE_ITEMS + 1);
+    FUZZ_CHECK(filter->label_count <= LIMIT_LABELS);
     *ret_count = 0;
+    *ret_end = (struct store_list_end){ 0 };
     return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
+}
+
+int store_reader_effects(struct store_reader *reader, const struct store_list *list,
+                         const struct store_effect_place *after, struct store_effect *ret,
+                         size_t *ret_count, struct store_list_end *ret_end, struct err *err)
+{
+    (void)reader;
+    const struct saga_filter *filter = &list->filter;
+    check_name_or_null(filter->step, LIMIT_STEP_NAME_BYTES);
+    FUZZ_CHECK(list->limit >= 2 && list->limit <= LIMIT_PAGE_ITEMS + 1);
+    FUZZ_CHECK(!after || (after->step_index >= 0 && after->operation < OPERATION_COUNT));
+    if (mood & FAKE_ANSWERS_ERRORS)
+        return refuse(err);
+    fail_memory(0);                  /* it is not this side's memory that ends */
+    for (size_t i = 0; i < 2; i++) { /* as many as fit a page of one: the second is one more */
+        ret[i] = (struct store_effect){ .started_us = 1700000000000000,
+                                        .namespace_ = mem_strdup("default"),
+                                        .definition = mem_strdup("order"),
+                                        .saga_id = mem_strdup("o-1"),
+                                        .run = 1,
+                                        .step = mem_strdup("notify"),
+                                        .step_index = (int16_t)i,
+                                        .dispatched = 2,
+                                        .possible = 2 };
+        FUZZ_CHECK(ret[i].namespace_ && ret[i].definition && ret[i].saga_id && ret[i].step);
+    }
+    *ret_count = 2;
+    *ret_end = (struct store_list_end){ .is_cut = list->limit % 2, .started_us = 1700000000000000 };
+    return 0;
+}
+
+void store_effect_done(struct store_effect *effect)
+{
+    mem_free(effect->namespace_);
+    mem_free(effect->definition);
+    mem_free(effect->saga_id);
+    mem_free(effect->step);
+}
+
+int store_reader_overview(struct store_reader *reader, struct store_overview *ret, struct err *err)
+{
+    (void)reader;
+    if (mood & FAKE_ANSWERS_ERRORS)
+        return refuse(err);
+    *ret = (struct store_overview){ .states[SAGA_RUNNING] = { STORE_COUNT_MAX, 1000000 },
+                                    .reasons[PARK_SUSPENDED] = { 1, 0 } };
+    return 0;
+}
+
+void store_overview_done(struct store_overview *overview)
+{
+    (void)overview; /* nothing in it is on the heap here */
 }
 
 /* Groups as workers' words and names can make them. */

@@ -76,6 +76,8 @@ static const char *const paths[] = {
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     "/saga.v1.OperatorService/ListWorkers",
+    "/saga.v1.SagaService/ListEffects",
+    "/saga.v1.OperatorService/RunBatch",
 };
 static const struct method every = { "every", METHOD_STREAM, &fuzz__every__descriptor, NULL,
                                      false };
@@ -114,6 +116,8 @@ static const ProtobufCMessageDescriptor *type_of(const struct method *row)
         return &saga__v1__worker_message__descriptor;
     if (row->handle == saga_watch_begin)
         return &saga__v1__watch_saga_request__descriptor;
+    if (row->handle == run_batch_begin)
+        return &saga__v1__run_batch_request__descriptor;
     if (row->handle == reflector_begin)
         return &grpc__reflection__v1__server_reflection_request__descriptor;
     return &grpc__health__v1__health_check_request__descriptor;

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "wire/filter.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -53,21 +54,22 @@ static int group_teardown(void **state)
 }
 
 /* All pages of the filter, one after the other, must be the rows of `where` in order. */
-static void check_list(struct store_list_filter filter, const char *where)
+static void check_list(struct store_list list, const char *where)
 {
     struct err err;
     char sql[1024];
     (void)snprintf(sql, sizeof sql, "SELECT saga_uid FROM saga WHERE %s ORDER BY %s", where,
-                   filter.oldest_first ? "started_at, saga_uid" : "started_at DESC, saga_uid DESC");
+                   list.oldest_first ? "started_at, saga_uid" : "started_at DESC, saga_uid DESC");
     PGresult *expected = PQexec(conn, sql);
     assert_int_equal(PQresultStatus(expected), PGRES_TUPLES_OK);
     int row = 0;
     size_t count;
-    filter.limit = PAGE;
+    struct store_list_end end;
+    list.limit = PAGE;
     do {
         struct store_saga sagas[PAGE];
         int64_t started_us[PAGE];
-        ASSERT_OK(store_reader_list(reader, &filter, sagas, started_us, &count, &err), &err);
+        ASSERT_OK(store_reader_list(reader, &list, sagas, started_us, &count, &end, &err), &err);
         for (size_t i = 0; i < count; i++, row++) {
             char uid[UUID_TEXT_SIZE];
             uuid_format(&sagas[i].row.uid, uid);
@@ -75,38 +77,52 @@ static void check_list(struct store_list_filter filter, const char *where)
             assert_string_equal(uid, PQgetvalue(expected, row, 0));
             assert_int_equal(sagas[i].row.input.size, 0);
             assert_int_equal(started_us[i] / 1000, sagas[i].row.started_at_ms);
-            filter.has_after = true;
-            filter.after_started_us = started_us[i];
-            filter.after_uid = sagas[i].row.uid;
+            list.has_after = true;
+            list.after_started_us = started_us[i];
+            list.after_uid = sagas[i].row.uid;
             store_saga_done(&sagas[i]);
         }
-    } while (count == PAGE);
+        if (count < PAGE && end.is_cut) {
+            list.has_after = true;
+            list.after_started_us = end.started_us;
+            list.after_uid = end.uid;
+        }
+    } while (count == PAGE || end.is_cut);
     assert_int_equal(row, PQntuples(expected));
     PQclear(expected);
 }
 
-static void check_both_orders(struct store_list_filter filter, const char *where)
+static void check_both_orders(struct store_list list, const char *where)
 {
-    filter.oldest_first = false;
-    check_list(filter, where);
-    filter.oldest_first = true;
-    check_list(filter, where);
+    list.oldest_first = false;
+    check_list(list, where);
+    list.oldest_first = true;
+    check_list(list, where);
+}
+
+static void only_states(struct saga_filter *filter, unsigned bits)
+{
+    for (int state = 0; state < SAGA_STATE_COUNT; state++)
+        filter->not_states[state] = !(bits >> state & 1);
 }
 
 static void test_lists_page_by_page(void **state)
 {
     (void)state;
-    check_both_orders((struct store_list_filter){ 0 }, "true");
-    check_both_orders((struct store_list_filter){ .namespace_ = "test" }, "namespace = 'test'");
-    check_both_orders((struct store_list_filter){ .namespace_ = "nobody" }, "false");
-    check_both_orders((struct store_list_filter){ .namespace_ = "test", .definition = "ship" },
-                      "namespace = 'test' AND definition = 'ship'");
-    check_both_orders((struct store_list_filter){ .definition = "pay" }, "definition = 'pay'");
-    struct store_list_filter parked = { .namespace_ = "test" };
-    parked.states[SAGA_PARKED] = true;
+    check_both_orders((struct store_list){ 0 }, "true");
+    check_both_orders((struct store_list){ .filter = { .namespace_ = "test" } },
+                      "namespace = 'test'");
+    check_both_orders((struct store_list){ .filter = { .namespace_ = "nobody" } }, "false");
+    check_both_orders(
+        (struct store_list){ .filter = { .namespace_ = "test", .definition = "ship" } },
+        "namespace = 'test' AND definition = 'ship'");
+    check_both_orders((struct store_list){ .filter = { .definition = "pay" } },
+                      "definition = 'pay'");
+    struct store_list parked = { .filter = { .namespace_ = "test" } };
+    only_states(&parked.filter, 1 << SAGA_PARKED);
     check_both_orders(parked, "namespace = 'test' AND state = 'PARKED'");
-    parked.states[SAGA_SUCCEEDED] = true;
-    parked.definition = "pay";
+    only_states(&parked.filter, 1 << SAGA_PARKED | 1 << SAGA_SUCCEEDED);
+    parked.filter.definition = "pay";
     check_both_orders(parked, "namespace = 'test' AND definition = 'pay'"
                               " AND state IN ('PARKED', 'SUCCEEDED')");
 }
@@ -114,22 +130,24 @@ static void test_lists_page_by_page(void **state)
 static void test_lists_by_id_and_prefix(void **state)
 {
     (void)state;
-    check_both_orders((struct store_list_filter){ .saga_id = "order-12" }, "saga_id = 'order-12'");
-    check_both_orders((struct store_list_filter){ .namespace_ = "test", .saga_id = "order-13" },
-                      "namespace = 'test' AND saga_id = 'order-13'");
-    check_both_orders((struct store_list_filter){ .saga_id_prefix = "order-1" },
-                      "saga_id LIKE 'order-1%'");
-    struct store_list_filter filter = { .namespace_ = "test",
-                                        .definition = "pay",
-                                        .saga_id_prefix = "order-2" };
-    filter.states[SAGA_RUNNING] = true;
-    check_both_orders(filter, "namespace = 'test' AND definition = 'pay' AND state = 'RUNNING'"
-                              " AND saga_id LIKE 'order-2%'");
+    check_both_orders((struct store_list){ .filter = { .saga_id = "order-12" } },
+                      "saga_id = 'order-12'");
     check_both_orders(
-        (struct store_list_filter){ .saga_id = "order-12", .saga_id_prefix = "order" },
+        (struct store_list){ .filter = { .namespace_ = "test", .saga_id = "order-13" } },
+        "namespace = 'test' AND saga_id = 'order-13'");
+    check_both_orders((struct store_list){ .filter = { .saga_id_prefix = "order-1" } },
+                      "saga_id LIKE 'order-1%'");
+    struct store_list list = {
+        .filter = { .namespace_ = "test", .definition = "pay", .saga_id_prefix = "order-2" }
+    };
+    only_states(&list.filter, 1 << SAGA_RUNNING);
+    check_both_orders(list, "namespace = 'test' AND definition = 'pay' AND state = 'RUNNING'"
+                            " AND saga_id LIKE 'order-2%'");
+    check_both_orders(
+        (struct store_list){ .filter = { .saga_id = "order-12", .saga_id_prefix = "order" } },
         "saga_id = 'order-12'");
-    check_both_orders((struct store_list_filter){ .saga_id = "order-12", .saga_id_prefix = "x" },
-                      "false");
+    check_both_orders(
+        (struct store_list){ .filter = { .saga_id = "order-12", .saga_id_prefix = "x" } }, "false");
 }
 
 static void test_lists_what_is_in_doubt_and_what_is_not(void **state)
@@ -139,21 +157,97 @@ static void test_lists_what_is_in_doubt_and_what_is_not(void **state)
     for (int doubt = 0; doubt < 2; doubt++) {
         const char *is = doubt ? "doubt" : "NOT doubt";
         char where[256];
-        struct store_list_filter filter = { .has_doubt = true, .doubt = doubt };
-        check_both_orders(filter, is);
-        filter.namespace_ = "test";
-        filter.states[SAGA_SUCCEEDED] = filter.states[SAGA_PARKED] = true;
+        struct store_list list = { .filter = { .has_doubt = true, .doubt = doubt } };
+        check_both_orders(list, is);
+        list.filter.namespace_ = "test";
+        only_states(&list.filter, 1 << SAGA_SUCCEEDED | 1 << SAGA_PARKED);
         (void)snprintf(where, sizeof where,
                        "%s AND namespace = 'test' AND state IN ('SUCCEEDED', 'PARKED')", is);
-        check_both_orders(filter, where);
-        filter.saga_id_prefix = "order-1";
+        check_both_orders(list, where);
+        list.filter.saga_id_prefix = "order-1";
         (void)snprintf(where, sizeof where,
                        "%s AND namespace = 'test' AND state IN ('SUCCEEDED', 'PARKED')"
                        " AND saga_id LIKE 'order-1%%'",
                        is);
-        check_both_orders(filter, where);
+        check_both_orders(list, where);
     }
     fixture_exec(conn, "UPDATE saga SET doubt = false WHERE doubt");
+}
+
+/* Every question, on every way, alone and with others; a page that has looked at enough is cut. */
+static void test_lists_by_filter(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *filter, *where;
+    } cases[] = {
+        { "revision > 1", "false" },
+        { "revision >= 1 AND state != PARKED", "state <> 'PARKED'" },
+        { "revision < 2 AND definition = ship", "definition = 'ship'" },
+        { "park.reason = SUSPENDED", "park_reason = 'SUSPENDED'" },
+        { "park.reason != SUSPENDED", "state = 'PARKED' AND park_reason <> 'SUSPENDED'" },
+        { "park.reason = SUSPENDED AND state = RUNNING", "false" },
+        { "park.step = pick", "park_step = 'pick'" },
+        { "park.error.code = E2 AND park.step = pick", "park_code = 'E2' AND park_step = 'pick'" },
+        { "park.reason = LATE_EFFECT AND park.error.code = E1 AND definition = pay",
+          "park_reason = 'LATE_EFFECT' AND park_code = 'E1' AND definition = 'pay'" },
+        { "start_time >= 2026-01-01T00:00:00.000010Z AND start_time < 2026-01-01T00:00:00.000030Z",
+          "started_at >= '2026-01-01 00:00:00.000010' AND started_at < '2026-01-01 "
+          "00:00:00.000030'" },
+        { "start_time > 2026-01-01T00:00:00.000010Z AND state = RUNNING",
+          "started_at > '2026-01-01 00:00:00.000010' AND state = 'RUNNING'" },
+        { "start_time = 2026-01-01T00:00:00.000010Z", "started_at = '2026-01-01 00:00:00.000010'" },
+        { "update_time > 2026-02-01T00:00:00Z", "updated_at > '2026-02-01'" },
+        { "end_time < 2026-03-01T00:00:00Z", "ended_at < '2026-03-01'" },
+        { "end_time >= 2026-03-01T00:00:00Z AND update_time > 2020-01-01T00:00:00Z",
+          "ended_at >= '2026-03-01'" },
+        { "labels.account = A-3", "labels ->> 'account' = 'A-3'" },
+        { "labels.account = A-3 AND namespace = other",
+          "labels ->> 'account' = 'A-3' AND namespace = 'other'" },
+        { "labels.account = A-3 AND labels.kind = even",
+          "labels ->> 'account' = 'A-3' AND labels ->> 'kind' = 'even'" },
+        { "labels.kind = even AND state = PARKED AND park.reason = SUSPENDED",
+          "labels ->> 'kind' = 'even' AND park_reason = 'SUSPENDED'" },
+        { "labels.kind = even AND start_time < 2026-01-01T00:00:00.000020Z",
+          "labels ->> 'kind' = 'even' AND started_at < '2026-01-01 00:00:00.000020'" },
+        { "labels.kind = \"'; DROP TABLE saga; --\"", "false" },
+        { "labels.account = A-3 AND saga_id = order-1*",
+          "labels ->> 'account' = 'A-3' AND saga_id LIKE 'order-1%'" },
+        { "doubt = true AND labels.kind = even", "doubt AND labels ->> 'kind' = 'even'" },
+        { "doubt = true AND park.reason = SUSPENDED", "doubt AND park_reason = 'SUSPENDED'" },
+        { "doubt = false AND park.reason = SUSPENDED", "NOT doubt AND park_reason = 'SUSPENDED'" },
+        { "doubt = true AND revision = 1", "doubt" },
+    };
+    fixture_exec(
+        conn,
+        "UPDATE saga SET doubt = saga_id ~ '[36]$', labels = jsonb_build_object('account',"
+        " 'A-' || run_no % 7, 'kind', CASE WHEN run_no % 2 = 0 THEN 'even' ELSE 'odd' END),"
+        " updated_at = CASE WHEN run_no % 3 = 0 THEN '2026-01-02' ELSE '2026-02-02' "
+        "END::timestamptz,"
+        " ended_at = CASE WHEN state = 'SUCCEEDED' THEN timestamptz '2026-02-20' + run_no % 20 *"
+        " interval '1 day' END,"
+        " park_reason = CASE WHEN state = 'PARKED' THEN CASE WHEN run_no % 8 = 2 THEN 'SUSPENDED'"
+        " ELSE 'LATE_EFFECT' END END,"
+        " park_step = CASE WHEN state = 'PARKED' AND run_no % 3 > 0 THEN 'pick' END,"
+        " park_code = CASE WHEN state = 'PARKED' THEN 'E' || run_no % 5 END"
+        " FROM (SELECT saga_uid AS uid, substr(saga_id, 7)::int AS run_no FROM saga) n"
+        " WHERE n.uid = saga_uid;"
+        "INSERT INTO saga_label SELECT s.shard, s.saga_uid, l.key, l.value, s.namespace,"
+        " s.started_at FROM saga s, jsonb_each_text(s.labels) l");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct arena arena = { 0 };
+        struct store_list list = { 0 };
+        struct err err;
+        ASSERT_OK(filter_parse(cases[i].filter, FILTER_SAGAS, &arena, &list.filter, &err), &err);
+        for (size_t scan = 0; scan < 40; scan += 13) { /* 0: as much as always */
+            list.scan_rows = scan;
+            check_both_orders(list, cases[i].where);
+        }
+        arena_done(&arena);
+    }
+    fixture_exec(conn, "UPDATE saga SET doubt = false, labels = NULL, ended_at = NULL,"
+                       " park_reason = NULL, park_step = NULL, park_code = NULL;"
+                       "TRUNCATE saga_label");
 }
 
 enum { GROUPS = 16 };
@@ -313,9 +407,10 @@ static void test_prefixes_of_every_length_of_character(void **state)
             " false, now(), now() FROM unnest(ARRAY['', 'a', E'\\U0010FFFF']) x",
             prefix);
         fixture_exec(conn, sql);
-        check_both_orders((struct store_list_filter){ .saga_id_prefix = prefix }, where);
+        check_both_orders((struct store_list){ .filter = { .saga_id_prefix = prefix } }, where);
     }
-    check_both_orders((struct store_list_filter){ .saga_id_prefix = "\xf4\x8f\xbf\xbf" }, "false");
+    check_both_orders((struct store_list){ .filter = { .saga_id_prefix = "\xf4\x8f\xbf\xbf" } },
+                      "false");
     fixture_exec(conn, "DELETE FROM saga WHERE shard = 1");
 }
 
@@ -542,6 +637,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists_page_by_page),
+        cmocka_unit_test(test_lists_by_filter),
         cmocka_unit_test(test_lists_what_is_in_doubt_and_what_is_not),
         cmocka_unit_test(test_parked_sagas_in_groups_the_one_that_waits_longest_first),
         cmocka_unit_test(test_the_guard_floor_is_below_every_open_saga),

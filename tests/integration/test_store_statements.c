@@ -74,15 +74,16 @@ static void test_parameters_are_what_the_tables_say(void **state)
     describe_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
     describe_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
     describe_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
+    describe_all(find_stmts, FIND_COUNT, CONNECT_READER);
 }
 
 /* Does this line of a plan read a table about sagas? */
 static bool reads_sagas(const char *line)
 {
     static const char *const tables[] = {
-        " on saga ",        " on saga_key ",     " on journal ",      " on late_report ",
-        " on saga\n",       " on journal\n",     " on saga_key\n",    " on outbox ",
-        " on dead_letter ", " on kafka_cursor ", " on kafka_request "
+        " on saga ",       " on saga_key ",    " on journal ",      " on late_report ",
+        " on saga\n",      " on journal\n",    " on saga_key\n",    " on outbox ",
+        " on saga_label ", " on dead_letter ", " on kafka_cursor ", " on kafka_request "
     };
     if (!strstr(line, "Scan"))
         return false;
@@ -139,6 +140,7 @@ static void test_plans_on_an_empty_database(void **state)
     explain_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
     explain_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
     explain_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
+    explain_all(find_stmts, FIND_COUNT, CONNECT_READER);
 }
 
 static void test_plans_on_a_filled_database(void **state)
@@ -181,6 +183,8 @@ static void test_plans_on_a_filled_database(void **state)
         " CASE WHEN i % 1000 = 0 THEN 'OPEN' ELSE 'DONE' END FROM n;"
         "INSERT INTO late_report (shard, saga_uid, fence, outcome, effect, received_at)"
         " SELECT shard, uid, 1, 'DONE', true, now() FROM n WHERE i % 20 = 1;"
+        "INSERT INTO saga_label SELECT shard, uid, 'account', 'A-' || i % 2000, 'test', now()"
+        " FROM n;"
         "ANALYZE");
     explain_all(stmts, STMT_COUNT, CONNECT_ENGINE);
     explain_all(read_stmts, READ_COUNT, CONNECT_READER);
@@ -188,8 +192,9 @@ static void test_plans_on_a_filled_database(void **state)
     explain_all(ingest_stmts, INGEST_STMT_COUNT, CONNECT_INGEST);
     explain_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
     explain_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
+    explain_all(find_stmts, FIND_COUNT, CONNECT_READER);
     fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox, kafka_rule, kafka_cursor,"
-                       " dead_letter, kafka_request, late_report");
+                       " dead_letter, kafka_request, late_report, saga_label");
     PQfinish(conn);
 }
 

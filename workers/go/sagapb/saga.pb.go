@@ -2371,16 +2371,31 @@ func (x *ListJournalResponse) GetNextPageToken() string {
 }
 
 type ListSagasRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`                          // absent: "default"; "-": every namespace
-	Definition    string                 `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`                        // absent: every definition
-	States        []SagaState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=saga.v1.SagaState" json:"states,omitempty"` // absent: every state
-	SagaIdPrefix  string                 `protobuf:"bytes,4,opt,name=saga_id_prefix,json=sagaIdPrefix,proto3" json:"saga_id_prefix,omitempty"`
-	OldestFirst   bool                   `protobuf:"varint,5,opt,name=oldest_first,json=oldestFirst,proto3" json:"oldest_first,omitempty"` // by start time; absent: newest first
-	PageSize      int32                  `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`          // 0: 100; at most 1,000
-	PageToken     string                 `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`        // from the previous page, with the same filter
-	SagaId        string                 `protobuf:"bytes,8,opt,name=saga_id,json=sagaId,proto3" json:"saga_id,omitempty"`                 // exactly this key
-	Doubt         *bool                  `protobuf:"varint,9,opt,name=doubt,proto3,oneof" json:"doubt,omitempty"`                          // absent: either
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Namespace    string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`                          // absent: "default"; "-": every namespace
+	Definition   string                 `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`                        // absent: every definition
+	States       []SagaState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=saga.v1.SagaState" json:"states,omitempty"` // absent: every state
+	SagaIdPrefix string                 `protobuf:"bytes,4,opt,name=saga_id_prefix,json=sagaIdPrefix,proto3" json:"saga_id_prefix,omitempty"`
+	OldestFirst  bool                   `protobuf:"varint,5,opt,name=oldest_first,json=oldestFirst,proto3" json:"oldest_first,omitempty"` // by start time; absent: newest first
+	PageSize     int32                  `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`          // 0: 100; at most 1,000
+	PageToken    string                 `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`        // from the previous page, with the same filter
+	SagaId       string                 `protobuf:"bytes,8,opt,name=saga_id,json=sagaId,proto3" json:"saga_id,omitempty"`                 // exactly this key
+	Doubt        *bool                  `protobuf:"varint,9,opt,name=doubt,proto3,oneof" json:"doubt,omitempty"`                          // absent: either
+	// Comparisons joined by AND, a subset of AIP-160, at most 4,096 bytes; what the other fields say must
+	// hold, too, and is not said twice:
+	//
+	//	state = PARKED AND park.reason = OUTCOME_UNKNOWN AND labels.account = "A-77"
+	//	  AND start_time >= "2026-11-30T22:00:00Z"
+	//
+	// Values are one word, or stand in double or single quotes (\ takes the next character as it is).
+	//
+	//	namespace, definition, saga_id ("S-1*": those that begin so), labels.KEY (or labels."a key"): =
+	//	state, park.reason: = !=
+	//	park.step, park.error.code, doubt (true, false): =
+	//	revision, start_time, update_time, end_time (RFC 3339): = < <= > >=
+	//
+	// park.*: of parked sagas alone; end_time: of those that have ended.
+	Filter        string `protobuf:"bytes,10,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2478,6 +2493,13 @@ func (x *ListSagasRequest) GetDoubt() bool {
 	return false
 }
 
+func (x *ListSagasRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
 type ListSagasResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sagas         []*Saga                `protobuf:"bytes,1,rep,name=sagas,proto3" json:"sagas,omitempty"`                                        // BASIC view
@@ -2530,6 +2552,298 @@ func (x *ListSagasResponse) GetNextPageToken() string {
 	return ""
 }
 
+type ListEffectsRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Namespace  string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`   // absent: "default"; "-": every namespace
+	Definition string                 `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"` // absent: every definition
+	// As ListSagasRequest.filter, and of effects:
+	//
+	//	step, operation (ACTION, COMPENSATION): =
+	//	dispatched, sure, possible, first_time, last_time (of dispatches): = < <= > >=
+	//
+	// With last_time >= T, sagas that ended before T are not looked into.
+	Filter        string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`   // 0: 100; at most 1,000
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the previous page, with the same filter
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEffectsRequest) Reset() {
+	*x = ListEffectsRequest{}
+	mi := &file_saga_v1_saga_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEffectsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEffectsRequest) ProtoMessage() {}
+
+func (x *ListEffectsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_saga_v1_saga_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEffectsRequest.ProtoReflect.Descriptor instead.
+func (*ListEffectsRequest) Descriptor() ([]byte, []int) {
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListEffectsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ListEffectsRequest) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+func (x *ListEffectsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListEffectsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListEffectsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// An operation of a saga's step. Counts what was sent: another side that knows its idempotency keys makes
+// one effect of all that came with one key.
+type StepEffect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Definition    string                 `protobuf:"bytes,3,opt,name=definition,proto3" json:"definition,omitempty"`
+	SagaId        string                 `protobuf:"bytes,4,opt,name=saga_id,json=sagaId,proto3" json:"saga_id,omitempty"`
+	Run           int32                  `protobuf:"varint,5,opt,name=run,proto3" json:"run,omitempty"`
+	State         SagaState              `protobuf:"varint,6,opt,name=state,proto3,enum=saga.v1.SagaState" json:"state,omitempty"`
+	Doubt         bool                   `protobuf:"varint,7,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"` // of the saga
+	Step          string                 `protobuf:"bytes,9,opt,name=step,proto3" json:"step,omitempty"`
+	Operation     OperationKind          `protobuf:"varint,10,opt,name=operation,proto3,enum=saga.v1.OperationKind" json:"operation,omitempty"` // ACTION or COMPENSATION
+	Dispatched    int32                  `protobuf:"varint,11,opt,name=dispatched,proto3" json:"dispatched,omitempty"`                          // leases that a handler may have begun
+	Sure          int32                  `protobuf:"varint,12,opt,name=sure,proto3" json:"sure,omitempty"`                                      // effects that are known to be there
+	Possible      int32                  `protobuf:"varint,13,opt,name=possible,proto3" json:"possible,omitempty"`                              // effects that may be there, those included
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`            // of the dispatches; absent: there were none
+	LastTime      *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepEffect) Reset() {
+	*x = StepEffect{}
+	mi := &file_saga_v1_saga_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepEffect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepEffect) ProtoMessage() {}
+
+func (x *StepEffect) ProtoReflect() protoreflect.Message {
+	mi := &file_saga_v1_saga_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepEffect.ProtoReflect.Descriptor instead.
+func (*StepEffect) Descriptor() ([]byte, []int) {
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *StepEffect) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *StepEffect) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *StepEffect) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+func (x *StepEffect) GetSagaId() string {
+	if x != nil {
+		return x.SagaId
+	}
+	return ""
+}
+
+func (x *StepEffect) GetRun() int32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *StepEffect) GetState() SagaState {
+	if x != nil {
+		return x.State
+	}
+	return SagaState_SAGA_STATE_UNSPECIFIED
+}
+
+func (x *StepEffect) GetDoubt() bool {
+	if x != nil {
+		return x.Doubt
+	}
+	return false
+}
+
+func (x *StepEffect) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *StepEffect) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *StepEffect) GetOperation() OperationKind {
+	if x != nil {
+		return x.Operation
+	}
+	return OperationKind_OPERATION_KIND_UNSPECIFIED
+}
+
+func (x *StepEffect) GetDispatched() int32 {
+	if x != nil {
+		return x.Dispatched
+	}
+	return 0
+}
+
+func (x *StepEffect) GetSure() int32 {
+	if x != nil {
+		return x.Sure
+	}
+	return 0
+}
+
+func (x *StepEffect) GetPossible() int32 {
+	if x != nil {
+		return x.Possible
+	}
+	return 0
+}
+
+func (x *StepEffect) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *StepEffect) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+type ListEffectsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Effects       []*StepEffect          `protobuf:"bytes,1,rep,name=effects,proto3" json:"effects,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // "" on the last page
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEffectsResponse) Reset() {
+	*x = ListEffectsResponse{}
+	mi := &file_saga_v1_saga_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEffectsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEffectsResponse) ProtoMessage() {}
+
+func (x *ListEffectsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_saga_v1_saga_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEffectsResponse.ProtoReflect.Descriptor instead.
+func (*ListEffectsResponse) Descriptor() ([]byte, []int) {
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListEffectsResponse) GetEffects() []*StepEffect {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+func (x *ListEffectsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 type WaitSagaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Saga          *SagaRef               `protobuf:"bytes,1,opt,name=saga,proto3" json:"saga,omitempty"`
@@ -2542,7 +2856,7 @@ type WaitSagaRequest struct {
 
 func (x *WaitSagaRequest) Reset() {
 	*x = WaitSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[20]
+	mi := &file_saga_v1_saga_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2868,7 @@ func (x *WaitSagaRequest) String() string {
 func (*WaitSagaRequest) ProtoMessage() {}
 
 func (x *WaitSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[20]
+	mi := &file_saga_v1_saga_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +2881,7 @@ func (x *WaitSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSagaRequest.ProtoReflect.Descriptor instead.
 func (*WaitSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{20}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WaitSagaRequest) GetSaga() *SagaRef {
@@ -2610,7 +2924,7 @@ type WatchSagaRequest struct {
 
 func (x *WatchSagaRequest) Reset() {
 	*x = WatchSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[21]
+	mi := &file_saga_v1_saga_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2936,7 @@ func (x *WatchSagaRequest) String() string {
 func (*WatchSagaRequest) ProtoMessage() {}
 
 func (x *WatchSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[21]
+	mi := &file_saga_v1_saga_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2949,7 @@ func (x *WatchSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSagaRequest.ProtoReflect.Descriptor instead.
 func (*WatchSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{21}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchSagaRequest) GetSaga() *SagaRef {
@@ -2671,7 +2985,7 @@ type WatchSagaResponse struct {
 
 func (x *WatchSagaResponse) Reset() {
 	*x = WatchSagaResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[22]
+	mi := &file_saga_v1_saga_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2997,7 @@ func (x *WatchSagaResponse) String() string {
 func (*WatchSagaResponse) ProtoMessage() {}
 
 func (x *WatchSagaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[22]
+	mi := &file_saga_v1_saga_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +3010,7 @@ func (x *WatchSagaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSagaResponse.ProtoReflect.Descriptor instead.
 func (*WatchSagaResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{22}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchSagaResponse) GetSaga() *Saga {
@@ -2731,7 +3045,7 @@ type CancelSagaRequest struct {
 
 func (x *CancelSagaRequest) Reset() {
 	*x = CancelSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[23]
+	mi := &file_saga_v1_saga_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +3057,7 @@ func (x *CancelSagaRequest) String() string {
 func (*CancelSagaRequest) ProtoMessage() {}
 
 func (x *CancelSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[23]
+	mi := &file_saga_v1_saga_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +3070,7 @@ func (x *CancelSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelSagaRequest.ProtoReflect.Descriptor instead.
 func (*CancelSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{23}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelSagaRequest) GetSaga() *SagaRef {
@@ -2793,7 +3107,7 @@ type SignalSagaRequest struct {
 
 func (x *SignalSagaRequest) Reset() {
 	*x = SignalSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[24]
+	mi := &file_saga_v1_saga_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +3119,7 @@ func (x *SignalSagaRequest) String() string {
 func (*SignalSagaRequest) ProtoMessage() {}
 
 func (x *SignalSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[24]
+	mi := &file_saga_v1_saga_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +3132,7 @@ func (x *SignalSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalSagaRequest.ProtoReflect.Descriptor instead.
 func (*SignalSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{24}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SignalSagaRequest) GetSaga() *SagaRef {
@@ -2866,7 +3180,7 @@ type SignalSagaResponse struct {
 
 func (x *SignalSagaResponse) Reset() {
 	*x = SignalSagaResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[25]
+	mi := &file_saga_v1_saga_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +3192,7 @@ func (x *SignalSagaResponse) String() string {
 func (*SignalSagaResponse) ProtoMessage() {}
 
 func (x *SignalSagaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[25]
+	mi := &file_saga_v1_saga_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +3205,7 @@ func (x *SignalSagaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalSagaResponse.ProtoReflect.Descriptor instead.
 func (*SignalSagaResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{25}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SignalSagaResponse) GetDuplicate() bool {
@@ -2914,7 +3228,7 @@ type BatchStartSagasResponse_Item struct {
 
 func (x *BatchStartSagasResponse_Item) Reset() {
 	*x = BatchStartSagasResponse_Item{}
-	mi := &file_saga_v1_saga_proto_msgTypes[28]
+	mi := &file_saga_v1_saga_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3240,7 @@ func (x *BatchStartSagasResponse_Item) String() string {
 func (*BatchStartSagasResponse_Item) ProtoMessage() {}
 
 func (x *BatchStartSagasResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[28]
+	mi := &file_saga_v1_saga_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3205,7 +3519,7 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"n\n" +
 	"\x13ListJournalResponse\x12/\n" +
 	"\aentries\x18\x01 \x03(\v2\x15.saga.v1.JournalEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbf\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd7\x02\n" +
 	"\x10ListSagasRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1e\n" +
 	"\n" +
@@ -3218,10 +3532,48 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\a \x01(\tR\tpageToken\x12\x17\n" +
 	"\asaga_id\x18\b \x01(\tR\x06sagaId\x12\x19\n" +
-	"\x05doubt\x18\t \x01(\bH\x00R\x05doubt\x88\x01\x01B\b\n" +
+	"\x05doubt\x18\t \x01(\bH\x00R\x05doubt\x88\x01\x01\x12\x16\n" +
+	"\x06filter\x18\n" +
+	" \x01(\tR\x06filterB\b\n" +
 	"\x06_doubt\"`\n" +
 	"\x11ListSagasResponse\x12#\n" +
 	"\x05sagas\x18\x01 \x03(\v2\r.saga.v1.SagaR\x05sagas\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa6\x01\n" +
+	"\x12ListEffectsRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x02 \x01(\tR\n" +
+	"definition\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"\x90\x04\n" +
+	"\n" +
+	"StepEffect\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x03 \x01(\tR\n" +
+	"definition\x12\x17\n" +
+	"\asaga_id\x18\x04 \x01(\tR\x06sagaId\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\x05R\x03run\x12(\n" +
+	"\x05state\x18\x06 \x01(\x0e2\x12.saga.v1.SagaStateR\x05state\x12\x14\n" +
+	"\x05doubt\x18\a \x01(\bR\x05doubt\x129\n" +
+	"\n" +
+	"start_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x12\n" +
+	"\x04step\x18\t \x01(\tR\x04step\x124\n" +
+	"\toperation\x18\n" +
+	" \x01(\x0e2\x16.saga.v1.OperationKindR\toperation\x12\x1e\n" +
+	"\n" +
+	"dispatched\x18\v \x01(\x05R\n" +
+	"dispatched\x12\x12\n" +
+	"\x04sure\x18\f \x01(\x05R\x04sure\x12\x1a\n" +
+	"\bpossible\x18\r \x01(\x05R\bpossible\x129\n" +
+	"\n" +
+	"first_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\"l\n" +
+	"\x13ListEffectsResponse\x12-\n" +
+	"\aeffects\x18\x01 \x03(\v2\x13.saga.v1.StepEffectR\aeffects\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb0\x01\n" +
 	"\x0fWaitSagaRequest\x12$\n" +
 	"\x04saga\x18\x01 \x01(\v2\x10.saga.v1.SagaRefR\x04saga\x123\n" +
@@ -3326,13 +3678,14 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\bSagaView\x12\x19\n" +
 	"\x15SAGA_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSAGA_VIEW_BASIC\x10\x01\x12\x12\n" +
-	"\x0eSAGA_VIEW_FULL\x10\x022\xe3\x04\n" +
+	"\x0eSAGA_VIEW_FULL\x10\x022\xad\x05\n" +
 	"\vSagaService\x12B\n" +
 	"\tStartSaga\x12\x19.saga.v1.StartSagaRequest\x1a\x1a.saga.v1.StartSagaResponse\x12T\n" +
 	"\x0fBatchStartSagas\x12\x1f.saga.v1.BatchStartSagasRequest\x1a .saga.v1.BatchStartSagasResponse\x121\n" +
 	"\aGetSaga\x12\x17.saga.v1.GetSagaRequest\x1a\r.saga.v1.Saga\x12H\n" +
 	"\vListJournal\x12\x1b.saga.v1.ListJournalRequest\x1a\x1c.saga.v1.ListJournalResponse\x12B\n" +
-	"\tListSagas\x12\x19.saga.v1.ListSagasRequest\x1a\x1a.saga.v1.ListSagasResponse\x123\n" +
+	"\tListSagas\x12\x19.saga.v1.ListSagasRequest\x1a\x1a.saga.v1.ListSagasResponse\x12H\n" +
+	"\vListEffects\x12\x1b.saga.v1.ListEffectsRequest\x1a\x1c.saga.v1.ListEffectsResponse\x123\n" +
 	"\bWaitSaga\x12\x18.saga.v1.WaitSagaRequest\x1a\r.saga.v1.Saga\x12D\n" +
 	"\tWatchSaga\x12\x19.saga.v1.WatchSagaRequest\x1a\x1a.saga.v1.WatchSagaResponse0\x01\x127\n" +
 	"\n" +
@@ -3354,7 +3707,7 @@ func file_saga_v1_saga_proto_rawDescGZIP() []byte {
 }
 
 var file_saga_v1_saga_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_saga_v1_saga_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_saga_v1_saga_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_saga_v1_saga_proto_goTypes = []any{
 	(SagaState)(0),                       // 0: saga.v1.SagaState
 	(ParkReason)(0),                      // 1: saga.v1.ParkReason
@@ -3384,116 +3737,127 @@ var file_saga_v1_saga_proto_goTypes = []any{
 	(*ListJournalResponse)(nil),          // 25: saga.v1.ListJournalResponse
 	(*ListSagasRequest)(nil),             // 26: saga.v1.ListSagasRequest
 	(*ListSagasResponse)(nil),            // 27: saga.v1.ListSagasResponse
-	(*WaitSagaRequest)(nil),              // 28: saga.v1.WaitSagaRequest
-	(*WatchSagaRequest)(nil),             // 29: saga.v1.WatchSagaRequest
-	(*WatchSagaResponse)(nil),            // 30: saga.v1.WatchSagaResponse
-	(*CancelSagaRequest)(nil),            // 31: saga.v1.CancelSagaRequest
-	(*SignalSagaRequest)(nil),            // 32: saga.v1.SignalSagaRequest
-	(*SignalSagaResponse)(nil),           // 33: saga.v1.SignalSagaResponse
-	nil,                                  // 34: saga.v1.Saga.LabelsEntry
-	nil,                                  // 35: saga.v1.StartSagaRequest.LabelsEntry
-	(*BatchStartSagasResponse_Item)(nil), // 36: saga.v1.BatchStartSagasResponse.Item
-	(*timestamppb.Timestamp)(nil),        // 37: google.protobuf.Timestamp
-	(Effect)(0),                          // 38: saga.v1.Effect
-	(*durationpb.Duration)(nil),          // 39: google.protobuf.Duration
+	(*ListEffectsRequest)(nil),           // 28: saga.v1.ListEffectsRequest
+	(*StepEffect)(nil),                   // 29: saga.v1.StepEffect
+	(*ListEffectsResponse)(nil),          // 30: saga.v1.ListEffectsResponse
+	(*WaitSagaRequest)(nil),              // 31: saga.v1.WaitSagaRequest
+	(*WatchSagaRequest)(nil),             // 32: saga.v1.WatchSagaRequest
+	(*WatchSagaResponse)(nil),            // 33: saga.v1.WatchSagaResponse
+	(*CancelSagaRequest)(nil),            // 34: saga.v1.CancelSagaRequest
+	(*SignalSagaRequest)(nil),            // 35: saga.v1.SignalSagaRequest
+	(*SignalSagaResponse)(nil),           // 36: saga.v1.SignalSagaResponse
+	nil,                                  // 37: saga.v1.Saga.LabelsEntry
+	nil,                                  // 38: saga.v1.StartSagaRequest.LabelsEntry
+	(*BatchStartSagasResponse_Item)(nil), // 39: saga.v1.BatchStartSagasResponse.Item
+	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
+	(Effect)(0),                          // 41: saga.v1.Effect
+	(*durationpb.Duration)(nil),          // 42: google.protobuf.Duration
 }
 var file_saga_v1_saga_proto_depIdxs = []int32{
-	37, // 0: saga.v1.Pending.time:type_name -> google.protobuf.Timestamp
+	40, // 0: saga.v1.Pending.time:type_name -> google.protobuf.Timestamp
 	1,  // 1: saga.v1.Park.reason:type_name -> saga.v1.ParkReason
 	10, // 2: saga.v1.Park.error:type_name -> saga.v1.ErrorInfo
 	10, // 3: saga.v1.FirstCause.error:type_name -> saga.v1.ErrorInfo
-	37, // 4: saga.v1.FirstCause.time:type_name -> google.protobuf.Timestamp
+	40, // 4: saga.v1.FirstCause.time:type_name -> google.protobuf.Timestamp
 	4,  // 5: saga.v1.StepStatus.state:type_name -> saga.v1.StepState
-	37, // 6: saga.v1.StepStatus.state_time:type_name -> google.protobuf.Timestamp
+	40, // 6: saga.v1.StepStatus.state_time:type_name -> google.protobuf.Timestamp
 	2,  // 7: saga.v1.StepStatus.operation:type_name -> saga.v1.OperationKind
-	37, // 8: saga.v1.StepStatus.lease_until_time:type_name -> google.protobuf.Timestamp
-	37, // 9: saga.v1.StepStatus.next_time:type_name -> google.protobuf.Timestamp
+	40, // 8: saga.v1.StepStatus.lease_until_time:type_name -> google.protobuf.Timestamp
+	40, // 9: saga.v1.StepStatus.next_time:type_name -> google.protobuf.Timestamp
 	3,  // 10: saga.v1.StepStatus.last_outcome:type_name -> saga.v1.Outcome
 	10, // 11: saga.v1.StepStatus.last_error:type_name -> saga.v1.ErrorInfo
 	14, // 12: saga.v1.StepStatus.unknown:type_name -> saga.v1.UnknownOutcome
 	2,  // 13: saga.v1.UnknownOutcome.operation:type_name -> saga.v1.OperationKind
-	37, // 14: saga.v1.UnknownOutcome.lease_time:type_name -> google.protobuf.Timestamp
-	37, // 15: saga.v1.UnknownOutcome.end_time:type_name -> google.protobuf.Timestamp
+	40, // 14: saga.v1.UnknownOutcome.lease_time:type_name -> google.protobuf.Timestamp
+	40, // 15: saga.v1.UnknownOutcome.end_time:type_name -> google.protobuf.Timestamp
 	3,  // 16: saga.v1.UnknownOutcome.outcome:type_name -> saga.v1.Outcome
 	10, // 17: saga.v1.UnknownOutcome.error:type_name -> saga.v1.ErrorInfo
-	37, // 18: saga.v1.UnknownOutcome.settle_time:type_name -> google.protobuf.Timestamp
-	37, // 19: saga.v1.UnknownOutcome.send_before:type_name -> google.protobuf.Timestamp
+	40, // 18: saga.v1.UnknownOutcome.settle_time:type_name -> google.protobuf.Timestamp
+	40, // 19: saga.v1.UnknownOutcome.send_before:type_name -> google.protobuf.Timestamp
 	3,  // 20: saga.v1.UnknownOutcome.last_probe:type_name -> saga.v1.Outcome
 	10, // 21: saga.v1.UnknownOutcome.last_probe_error:type_name -> saga.v1.ErrorInfo
-	37, // 22: saga.v1.UnknownOutcome.last_probe_time:type_name -> google.protobuf.Timestamp
-	38, // 23: saga.v1.UnknownOutcome.effect:type_name -> saga.v1.Effect
+	40, // 22: saga.v1.UnknownOutcome.last_probe_time:type_name -> google.protobuf.Timestamp
+	41, // 23: saga.v1.UnknownOutcome.effect:type_name -> saga.v1.Effect
 	5,  // 24: saga.v1.Waiting.kind:type_name -> saga.v1.WaitKind
 	2,  // 25: saga.v1.Waiting.operation:type_name -> saga.v1.OperationKind
-	37, // 26: saga.v1.Waiting.since_time:type_name -> google.protobuf.Timestamp
-	37, // 27: saga.v1.Waiting.until_time:type_name -> google.protobuf.Timestamp
+	40, // 26: saga.v1.Waiting.since_time:type_name -> google.protobuf.Timestamp
+	40, // 27: saga.v1.Waiting.until_time:type_name -> google.protobuf.Timestamp
 	0,  // 28: saga.v1.Saga.state:type_name -> saga.v1.SagaState
 	0,  // 29: saga.v1.Saga.phase:type_name -> saga.v1.SagaState
-	37, // 30: saga.v1.Saga.state_time:type_name -> google.protobuf.Timestamp
+	40, // 30: saga.v1.Saga.state_time:type_name -> google.protobuf.Timestamp
 	11, // 31: saga.v1.Saga.park:type_name -> saga.v1.Park
 	12, // 32: saga.v1.Saga.cause:type_name -> saga.v1.FirstCause
-	37, // 33: saga.v1.Saga.start_time:type_name -> google.protobuf.Timestamp
-	37, // 34: saga.v1.Saga.update_time:type_name -> google.protobuf.Timestamp
-	37, // 35: saga.v1.Saga.deadline_time:type_name -> google.protobuf.Timestamp
-	37, // 36: saga.v1.Saga.end_time:type_name -> google.protobuf.Timestamp
-	34, // 37: saga.v1.Saga.labels:type_name -> saga.v1.Saga.LabelsEntry
+	40, // 33: saga.v1.Saga.start_time:type_name -> google.protobuf.Timestamp
+	40, // 34: saga.v1.Saga.update_time:type_name -> google.protobuf.Timestamp
+	40, // 35: saga.v1.Saga.deadline_time:type_name -> google.protobuf.Timestamp
+	40, // 36: saga.v1.Saga.end_time:type_name -> google.protobuf.Timestamp
+	37, // 37: saga.v1.Saga.labels:type_name -> saga.v1.Saga.LabelsEntry
 	13, // 38: saga.v1.Saga.steps:type_name -> saga.v1.StepStatus
 	15, // 39: saga.v1.Saga.waiting:type_name -> saga.v1.Waiting
 	8,  // 40: saga.v1.Saga.pending:type_name -> saga.v1.Pending
-	37, // 41: saga.v1.Saga.start_at_time:type_name -> google.protobuf.Timestamp
+	40, // 41: saga.v1.Saga.start_at_time:type_name -> google.protobuf.Timestamp
 	7,  // 42: saga.v1.JournalEntry.kind:type_name -> saga.v1.JournalEntry.Kind
 	2,  // 43: saga.v1.JournalEntry.operation:type_name -> saga.v1.OperationKind
-	37, // 44: saga.v1.JournalEntry.lease_time:type_name -> google.protobuf.Timestamp
-	37, // 45: saga.v1.JournalEntry.attempt_until_time:type_name -> google.protobuf.Timestamp
-	37, // 46: saga.v1.JournalEntry.lease_until_time:type_name -> google.protobuf.Timestamp
+	40, // 44: saga.v1.JournalEntry.lease_time:type_name -> google.protobuf.Timestamp
+	40, // 45: saga.v1.JournalEntry.attempt_until_time:type_name -> google.protobuf.Timestamp
+	40, // 46: saga.v1.JournalEntry.lease_until_time:type_name -> google.protobuf.Timestamp
 	3,  // 47: saga.v1.JournalEntry.outcome:type_name -> saga.v1.Outcome
-	37, // 48: saga.v1.JournalEntry.finish_time:type_name -> google.protobuf.Timestamp
-	37, // 49: saga.v1.JournalEntry.retry_time:type_name -> google.protobuf.Timestamp
+	40, // 48: saga.v1.JournalEntry.finish_time:type_name -> google.protobuf.Timestamp
+	40, // 49: saga.v1.JournalEntry.retry_time:type_name -> google.protobuf.Timestamp
 	10, // 50: saga.v1.JournalEntry.error:type_name -> saga.v1.ErrorInfo
-	35, // 51: saga.v1.StartSagaRequest.labels:type_name -> saga.v1.StartSagaRequest.LabelsEntry
-	37, // 52: saga.v1.StartSagaRequest.start_at:type_name -> google.protobuf.Timestamp
-	37, // 53: saga.v1.StartSagaRequest.suspect_since:type_name -> google.protobuf.Timestamp
+	38, // 51: saga.v1.StartSagaRequest.labels:type_name -> saga.v1.StartSagaRequest.LabelsEntry
+	40, // 52: saga.v1.StartSagaRequest.start_at:type_name -> google.protobuf.Timestamp
+	40, // 53: saga.v1.StartSagaRequest.suspect_since:type_name -> google.protobuf.Timestamp
 	0,  // 54: saga.v1.StartSagaResponse.state:type_name -> saga.v1.SagaState
 	18, // 55: saga.v1.BatchStartSagasRequest.requests:type_name -> saga.v1.StartSagaRequest
-	36, // 56: saga.v1.BatchStartSagasResponse.items:type_name -> saga.v1.BatchStartSagasResponse.Item
+	39, // 56: saga.v1.BatchStartSagasResponse.items:type_name -> saga.v1.BatchStartSagasResponse.Item
 	9,  // 57: saga.v1.GetSagaRequest.saga:type_name -> saga.v1.SagaRef
 	6,  // 58: saga.v1.GetSagaRequest.view:type_name -> saga.v1.SagaView
 	9,  // 59: saga.v1.ListJournalRequest.saga:type_name -> saga.v1.SagaRef
 	17, // 60: saga.v1.ListJournalResponse.entries:type_name -> saga.v1.JournalEntry
 	0,  // 61: saga.v1.ListSagasRequest.states:type_name -> saga.v1.SagaState
 	16, // 62: saga.v1.ListSagasResponse.sagas:type_name -> saga.v1.Saga
-	9,  // 63: saga.v1.WaitSagaRequest.saga:type_name -> saga.v1.SagaRef
-	39, // 64: saga.v1.WaitSagaRequest.timeout:type_name -> google.protobuf.Duration
-	6,  // 65: saga.v1.WaitSagaRequest.view:type_name -> saga.v1.SagaView
-	9,  // 66: saga.v1.WatchSagaRequest.saga:type_name -> saga.v1.SagaRef
-	6,  // 67: saga.v1.WatchSagaRequest.view:type_name -> saga.v1.SagaView
-	16, // 68: saga.v1.WatchSagaResponse.saga:type_name -> saga.v1.Saga
-	9,  // 69: saga.v1.CancelSagaRequest.saga:type_name -> saga.v1.SagaRef
-	9,  // 70: saga.v1.SignalSagaRequest.saga:type_name -> saga.v1.SagaRef
-	19, // 71: saga.v1.BatchStartSagasResponse.Item.saga:type_name -> saga.v1.StartSagaResponse
-	22, // 72: saga.v1.BatchStartSagasResponse.Item.error:type_name -> saga.v1.ItemError
-	18, // 73: saga.v1.SagaService.StartSaga:input_type -> saga.v1.StartSagaRequest
-	20, // 74: saga.v1.SagaService.BatchStartSagas:input_type -> saga.v1.BatchStartSagasRequest
-	23, // 75: saga.v1.SagaService.GetSaga:input_type -> saga.v1.GetSagaRequest
-	24, // 76: saga.v1.SagaService.ListJournal:input_type -> saga.v1.ListJournalRequest
-	26, // 77: saga.v1.SagaService.ListSagas:input_type -> saga.v1.ListSagasRequest
-	28, // 78: saga.v1.SagaService.WaitSaga:input_type -> saga.v1.WaitSagaRequest
-	29, // 79: saga.v1.SagaService.WatchSaga:input_type -> saga.v1.WatchSagaRequest
-	31, // 80: saga.v1.SagaService.CancelSaga:input_type -> saga.v1.CancelSagaRequest
-	32, // 81: saga.v1.SagaService.SignalSaga:input_type -> saga.v1.SignalSagaRequest
-	19, // 82: saga.v1.SagaService.StartSaga:output_type -> saga.v1.StartSagaResponse
-	21, // 83: saga.v1.SagaService.BatchStartSagas:output_type -> saga.v1.BatchStartSagasResponse
-	16, // 84: saga.v1.SagaService.GetSaga:output_type -> saga.v1.Saga
-	25, // 85: saga.v1.SagaService.ListJournal:output_type -> saga.v1.ListJournalResponse
-	27, // 86: saga.v1.SagaService.ListSagas:output_type -> saga.v1.ListSagasResponse
-	16, // 87: saga.v1.SagaService.WaitSaga:output_type -> saga.v1.Saga
-	30, // 88: saga.v1.SagaService.WatchSaga:output_type -> saga.v1.WatchSagaResponse
-	16, // 89: saga.v1.SagaService.CancelSaga:output_type -> saga.v1.Saga
-	33, // 90: saga.v1.SagaService.SignalSaga:output_type -> saga.v1.SignalSagaResponse
-	82, // [82:91] is the sub-list for method output_type
-	73, // [73:82] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	0,  // 63: saga.v1.StepEffect.state:type_name -> saga.v1.SagaState
+	40, // 64: saga.v1.StepEffect.start_time:type_name -> google.protobuf.Timestamp
+	2,  // 65: saga.v1.StepEffect.operation:type_name -> saga.v1.OperationKind
+	40, // 66: saga.v1.StepEffect.first_time:type_name -> google.protobuf.Timestamp
+	40, // 67: saga.v1.StepEffect.last_time:type_name -> google.protobuf.Timestamp
+	29, // 68: saga.v1.ListEffectsResponse.effects:type_name -> saga.v1.StepEffect
+	9,  // 69: saga.v1.WaitSagaRequest.saga:type_name -> saga.v1.SagaRef
+	42, // 70: saga.v1.WaitSagaRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 71: saga.v1.WaitSagaRequest.view:type_name -> saga.v1.SagaView
+	9,  // 72: saga.v1.WatchSagaRequest.saga:type_name -> saga.v1.SagaRef
+	6,  // 73: saga.v1.WatchSagaRequest.view:type_name -> saga.v1.SagaView
+	16, // 74: saga.v1.WatchSagaResponse.saga:type_name -> saga.v1.Saga
+	9,  // 75: saga.v1.CancelSagaRequest.saga:type_name -> saga.v1.SagaRef
+	9,  // 76: saga.v1.SignalSagaRequest.saga:type_name -> saga.v1.SagaRef
+	19, // 77: saga.v1.BatchStartSagasResponse.Item.saga:type_name -> saga.v1.StartSagaResponse
+	22, // 78: saga.v1.BatchStartSagasResponse.Item.error:type_name -> saga.v1.ItemError
+	18, // 79: saga.v1.SagaService.StartSaga:input_type -> saga.v1.StartSagaRequest
+	20, // 80: saga.v1.SagaService.BatchStartSagas:input_type -> saga.v1.BatchStartSagasRequest
+	23, // 81: saga.v1.SagaService.GetSaga:input_type -> saga.v1.GetSagaRequest
+	24, // 82: saga.v1.SagaService.ListJournal:input_type -> saga.v1.ListJournalRequest
+	26, // 83: saga.v1.SagaService.ListSagas:input_type -> saga.v1.ListSagasRequest
+	28, // 84: saga.v1.SagaService.ListEffects:input_type -> saga.v1.ListEffectsRequest
+	31, // 85: saga.v1.SagaService.WaitSaga:input_type -> saga.v1.WaitSagaRequest
+	32, // 86: saga.v1.SagaService.WatchSaga:input_type -> saga.v1.WatchSagaRequest
+	34, // 87: saga.v1.SagaService.CancelSaga:input_type -> saga.v1.CancelSagaRequest
+	35, // 88: saga.v1.SagaService.SignalSaga:input_type -> saga.v1.SignalSagaRequest
+	19, // 89: saga.v1.SagaService.StartSaga:output_type -> saga.v1.StartSagaResponse
+	21, // 90: saga.v1.SagaService.BatchStartSagas:output_type -> saga.v1.BatchStartSagasResponse
+	16, // 91: saga.v1.SagaService.GetSaga:output_type -> saga.v1.Saga
+	25, // 92: saga.v1.SagaService.ListJournal:output_type -> saga.v1.ListJournalResponse
+	27, // 93: saga.v1.SagaService.ListSagas:output_type -> saga.v1.ListSagasResponse
+	30, // 94: saga.v1.SagaService.ListEffects:output_type -> saga.v1.ListEffectsResponse
+	16, // 95: saga.v1.SagaService.WaitSaga:output_type -> saga.v1.Saga
+	33, // 96: saga.v1.SagaService.WatchSaga:output_type -> saga.v1.WatchSagaResponse
+	16, // 97: saga.v1.SagaService.CancelSaga:output_type -> saga.v1.Saga
+	36, // 98: saga.v1.SagaService.SignalSaga:output_type -> saga.v1.SignalSagaResponse
+	89, // [89:99] is the sub-list for method output_type
+	79, // [79:89] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_saga_v1_saga_proto_init() }
@@ -3503,7 +3867,7 @@ func file_saga_v1_saga_proto_init() {
 	}
 	file_saga_v1_definition_proto_init()
 	file_saga_v1_saga_proto_msgTypes[18].OneofWrappers = []any{}
-	file_saga_v1_saga_proto_msgTypes[28].OneofWrappers = []any{
+	file_saga_v1_saga_proto_msgTypes[31].OneofWrappers = []any{
 		(*BatchStartSagasResponse_Item_Saga)(nil),
 		(*BatchStartSagasResponse_Item_Error)(nil),
 	}
@@ -3513,7 +3877,7 @@ func file_saga_v1_saga_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_saga_v1_saga_proto_rawDesc), len(file_saga_v1_saga_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   29,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	SagaService_GetSaga_FullMethodName         = "/saga.v1.SagaService/GetSaga"
 	SagaService_ListJournal_FullMethodName     = "/saga.v1.SagaService/ListJournal"
 	SagaService_ListSagas_FullMethodName       = "/saga.v1.SagaService/ListSagas"
+	SagaService_ListEffects_FullMethodName     = "/saga.v1.SagaService/ListEffects"
 	SagaService_WaitSaga_FullMethodName        = "/saga.v1.SagaService/WaitSaga"
 	SagaService_WatchSaga_FullMethodName       = "/saga.v1.SagaService/WatchSaga"
 	SagaService_CancelSaga_FullMethodName      = "/saga.v1.SagaService/CancelSaga"
@@ -48,8 +49,17 @@ type SagaServiceClient interface {
 	GetSaga(ctx context.Context, in *GetSagaRequest, opts ...grpc.CallOption) (*Saga, error)
 	// Returns the journal of one saga, oldest entry first. Errors: NOT_FOUND.
 	ListJournal(ctx context.Context, in *ListJournalRequest, opts ...grpc.CallOption) (*ListJournalResponse, error)
-	// Lists sagas by start time. Keyset paging: no row is skipped or repeated while rows change.
+	// Lists sagas by start time. Keyset paging: no row is skipped or repeated while rows change. A page may
+	// be short, or empty, although there are more: so much was looked at for it. The list ends where
+	// `next_page_token` is "".
+	// Errors: INVALID_ARGUMENT; of a filter it names the column and what is allowed there.
 	ListSagas(ctx context.Context, in *ListSagasRequest, opts ...grpc.CallOption) (*ListSagasResponse, error)
+	// How often operations of steps may have taken effect, as far as the journals tell: what was dispatched
+	// twice, and may have happened twice, is found by "step = notify_risk AND possible > 1". Sagas by start
+	// time, newest first, each with its steps in order; pages as those of ListSagas. (The same as the view
+	// saga_effect of the database.)
+	// Errors: INVALID_ARGUMENT; of a filter it names the column and what is allowed there.
+	ListEffects(ctx context.Context, in *ListEffectsRequest, opts ...grpc.CallOption) (*ListEffectsResponse, error)
 	// Answers when the saga is terminal (or parked, if asked), or when `timeout` is over, with the
 	// saga as it is then. Errors: NOT_FOUND.
 	WaitSaga(ctx context.Context, in *WaitSagaRequest, opts ...grpc.CallOption) (*Saga, error)
@@ -140,6 +150,16 @@ func (c *sagaServiceClient) ListSagas(ctx context.Context, in *ListSagasRequest,
 	return out, nil
 }
 
+func (c *sagaServiceClient) ListEffects(ctx context.Context, in *ListEffectsRequest, opts ...grpc.CallOption) (*ListEffectsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEffectsResponse)
+	err := c.cc.Invoke(ctx, SagaService_ListEffects_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sagaServiceClient) WaitSaga(ctx context.Context, in *WaitSagaRequest, opts ...grpc.CallOption) (*Saga, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Saga)
@@ -206,8 +226,17 @@ type SagaServiceServer interface {
 	GetSaga(context.Context, *GetSagaRequest) (*Saga, error)
 	// Returns the journal of one saga, oldest entry first. Errors: NOT_FOUND.
 	ListJournal(context.Context, *ListJournalRequest) (*ListJournalResponse, error)
-	// Lists sagas by start time. Keyset paging: no row is skipped or repeated while rows change.
+	// Lists sagas by start time. Keyset paging: no row is skipped or repeated while rows change. A page may
+	// be short, or empty, although there are more: so much was looked at for it. The list ends where
+	// `next_page_token` is "".
+	// Errors: INVALID_ARGUMENT; of a filter it names the column and what is allowed there.
 	ListSagas(context.Context, *ListSagasRequest) (*ListSagasResponse, error)
+	// How often operations of steps may have taken effect, as far as the journals tell: what was dispatched
+	// twice, and may have happened twice, is found by "step = notify_risk AND possible > 1". Sagas by start
+	// time, newest first, each with its steps in order; pages as those of ListSagas. (The same as the view
+	// saga_effect of the database.)
+	// Errors: INVALID_ARGUMENT; of a filter it names the column and what is allowed there.
+	ListEffects(context.Context, *ListEffectsRequest) (*ListEffectsResponse, error)
 	// Answers when the saga is terminal (or parked, if asked), or when `timeout` is over, with the
 	// saga as it is then. Errors: NOT_FOUND.
 	WaitSaga(context.Context, *WaitSagaRequest) (*Saga, error)
@@ -262,6 +291,9 @@ func (UnimplementedSagaServiceServer) ListJournal(context.Context, *ListJournalR
 }
 func (UnimplementedSagaServiceServer) ListSagas(context.Context, *ListSagasRequest) (*ListSagasResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSagas not implemented")
+}
+func (UnimplementedSagaServiceServer) ListEffects(context.Context, *ListEffectsRequest) (*ListEffectsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEffects not implemented")
 }
 func (UnimplementedSagaServiceServer) WaitSaga(context.Context, *WaitSagaRequest) (*Saga, error) {
 	return nil, status.Error(codes.Unimplemented, "method WaitSaga not implemented")
@@ -386,6 +418,24 @@ func _SagaService_ListSagas_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SagaService_ListEffects_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEffectsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SagaServiceServer).ListEffects(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SagaService_ListEffects_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SagaServiceServer).ListEffects(ctx, req.(*ListEffectsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SagaService_WaitSaga_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WaitSagaRequest)
 	if err := dec(in); err != nil {
@@ -477,6 +527,10 @@ var SagaService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSagas",
 			Handler:    _SagaService_ListSagas_Handler,
+		},
+		{
+			MethodName: "ListEffects",
+			Handler:    _SagaService_ListEffects_Handler,
 		},
 		{
 			MethodName: "WaitSaga",

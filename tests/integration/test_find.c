@@ -1,0 +1,284 @@
+/* Goal: sagas are found by what is said of them, whoever said their labels; how often a step may
+ * have taken effect is what its journal tells; status tells what there is. Method: sagas whose
+ * scripts tell a real worker what to answer; lists, effects and status by the API and by sagactl;
+ * the view against journals written row by row. */
+#include "support/sagactl.h"
+#include "support/wait.h"
+
+#include <stdio.h>
+
+enum { SOON = 15000, INVALID_ARGUMENT = 3 };
+
+static struct rig rig = { .server_args = { "--resend-grace", "0.3s", "--stream-lost", "0.5s" } };
+
+static int setup(void **state)
+{
+    (void)state;
+    if (rig_up(&rig) != 0)
+        return -1;
+    (void)rig_worker(&rig, "w1", "act:8 undo:8"); /* the rig owns it */
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return rig_down(&rig);
+}
+
+#define EXPECT(exit_code, part, ...)                                                               \
+    sagactl_expect(&rig, exit_code, WORDS(part), WORDS(__VA_ARGS__))
+
+/* How many sagas of all pages of this size; -code when it was refused, with the message. */
+static int64_t count_found(const char *filter, int page_size, char ret_message[320])
+{
+    Saga__V1__ListSagasRequest request = SAGA__V1__LIST_SAGAS_REQUEST__INIT;
+    char token[512] = "";
+    int64_t count = 0;
+    request.filter = rig_borrow(filter);
+    request.page_size = page_size;
+    do {
+        struct client_failure failure = { .code = 0 };
+        request.page_token = token;
+        Saga__V1__ListSagasResponse *page =
+            (void *)rig_call(&rig, "SagaService/ListSagas", &request.base,
+                             &saga__v1__list_sagas_response__descriptor, &failure);
+        if (!page) {
+            (void)snprintf(ret_message, 320, "%s", failure.message);
+            int code = failure.code;
+            client_failure_done(&failure);
+            return -code;
+        }
+        count += (int64_t)page->n_sagas;
+        (void)snprintf(token, sizeof token, "%s", page->next_page_token);
+        saga__v1__list_sagas_response__free_unpacked(page, NULL);
+    } while (*token);
+    return count;
+}
+
+static void assert_found(int64_t expected, const char *filter)
+{
+    char message[320] = "";
+    for (int page_size = 1; page_size <= 100; page_size += 33) {
+        int64_t found = count_found(filter, page_size, message);
+        if (found != expected)
+            fail_msg("%s: found %lld, not %lld (%s)", filter, (long long)found, (long long)expected,
+                     message);
+    }
+}
+
+static void start_labelled(const char *definition, const char *saga_id, const char *script,
+                           const char *label)
+{
+    EXPECT(0, saga_id, "start", definition, saga_id, "--input", script, "--label", label, "--label",
+           "team=night");
+}
+
+static void test_sagas_are_found_by_what_is_said_of_them(void **state)
+{
+    (void)state;
+    rig_define(&rig, "pay", NULL, "a: IDEMPOTENT | IDEMPOTENT\nb: IDEMPOTENT for=0.2s | none");
+    rig_define(&rig, "ship", NULL, "a: IDEMPOTENT | none");
+    start_labelled("pay", "f-1", " ", "account=A-77");
+    start_labelled("pay", "f-2", "b A * retry code=BUSY", "account=A-77");
+    start_labelled("pay", "f-3", "b A * rejected code=NO", "account=A-78");
+    start_labelled("ship", "f-4", " ", "account=A-77");
+    rig_await_state(&rig, "pay", "f-1", "SUCCEEDED", SOON);
+    rig_await_state(&rig, "pay", "f-2", "PARKED RETRIES_EXHAUSTED", SOON);
+    rig_await_state(&rig, "pay", "f-3", "COMPENSATED", SOON);
+    rig_await_state(&rig, "ship", "f-4", "SUCCEEDED", SOON);
+    assert_found(3, "labels.account = A-77");
+    assert_found(4, "labels.team = night");
+    assert_found(1, "labels.account = A-78 AND labels.team = night");
+    assert_found(0, "labels.account = A-78 AND labels.team = day");
+    assert_found(2, "labels.account = A-77 AND definition = pay");
+    assert_found(1, "park.reason = RETRIES_EXHAUSTED AND park.step = b AND park.error.code = BUSY");
+    assert_found(0, "park.reason = RETRIES_EXHAUSTED AND park.step = a");
+    assert_found(2, "state = SUCCEEDED AND labels.team = night");
+    assert_found(2, "definition = pay AND state != SUCCEEDED AND saga_id = f-*");
+    assert_found(1, "definition = pay AND revision = 1 AND end_time > 2020-01-01T00:00:00Z AND"
+                    " state = COMPENSATED");
+    assert_found(0, "start_time < 2020-01-01T00:00:00Z");
+    assert_found(0, "namespace = other AND labels.team = night");
+    assert_found(0, "labels.team = \"night' OR true\"");
+    EXPECT(0, "f-2 ", "list", "--filter", "park.reason = RETRIES_EXHAUSTED");
+    EXPECT(0, "account=A-77", "where", "f-2");
+    /* A label leads to sagas as long as they are there. */
+    assert_int_equal(rig_count(&rig, RIG_STORE, "SELECT count(*) FROM saga_label"), 8);
+}
+
+static void test_a_bad_filter_says_where_and_what_is_allowed(void **state)
+{
+    (void)state;
+    char message[320];
+    assert_int_equal(count_found("definition = pay AND stat = PARKED", 10, message),
+                     -INVALID_ARGUMENT);
+    assert_non_null(strstr(message, "filter: column 22: stat: must be one of namespace,"));
+    EXPECT(1, "column 1: possible: must be one of", "list", "--filter", "possible > 1");
+    EXPECT(1, "definition: the filter has a value for it, too", "list", "--definition", "pay",
+           "--filter", "definition = pay");
+    EXPECT(1, "labels", "start", "pay", "bad", "--label", "a=1", "--label", "b=1", "--label", "c=1",
+           "--label", "d=1", "--label", "e=1");
+}
+
+/* --- effects ---------------------------------------------------------------------------------- */
+
+/* "STEP OPERATION DISPATCHED SURE POSSIBLE", one line each. */
+static void assert_effects(const char *saga_id, const char *expected)
+{
+    char got[512];
+    rig_text(
+        &rig, RIG_STORE, got, sizeof got,
+        "SELECT string_agg(format('%%s %%s %%s %%s %%s', step, operation, dispatched, sure,"
+        " possible), ', ' ORDER BY step_index, operation) FROM saga_effect WHERE saga_id = '%s'",
+        saga_id);
+    assert_string_equal(got, expected);
+}
+
+static void test_effects_are_what_the_journal_tells(void **state)
+{
+    (void)state;
+    rig_define(&rig, "risk", NULL,
+               "a: IDEMPOTENT | IDEMPOTENT\n"
+               "notify: ONCE lease=5s | none");
+    rig_start(&rig, "risk", "e-plain", "");
+    rig_start(&rig, "risk", "e-retry", "a A 1 retry code=BUSY\nnotify A 1 retry code=BUSY");
+    rig_start(&rig, "risk", "e-unknown", "notify A 1 unknown code=TIMEOUT");
+    rig_start(&rig, "risk", "e-twice", "a A 1 unknown code=TIMEOUT");
+    rig_start(&rig, "risk", "e-back", "notify A 1 rejected code=NO");
+    rig_await_state(&rig, "risk", "e-plain", "SUCCEEDED", SOON);
+    rig_await_state(&rig, "risk", "e-retry", "SUCCEEDED", SOON);
+    rig_await_state(&rig, "risk", "e-unknown", "PARKED OUTCOME_UNKNOWN", SOON);
+    rig_await_state(&rig, "risk", "e-twice", "SUCCEEDED", SOON);
+    rig_await_state(&rig, "risk", "e-back", "COMPENSATED", SOON);
+    assert_effects("e-plain", "a ACTION 1 1 1, notify ACTION 1 1 1");
+    assert_effects("e-retry", "a ACTION 2 1 1, notify ACTION 2 1 1");
+    assert_effects("e-unknown", "a ACTION 1 1 1, notify ACTION 1 0 1");
+    assert_effects("e-twice", "a ACTION 2 1 2, notify ACTION 1 1 1");
+    assert_effects("e-back", "a ACTION 1 1 1, a COMPENSATION 1 1 1, notify ACTION 1 0 0");
+    EXPECT(0, "resolved", "resolve", "risk", "e-unknown", "--step", "notify", "--did-not-happen",
+           "--evidence", "their file");
+    rig_await_state(&rig, "risk", "e-unknown", "SUCCEEDED", SOON);
+    assert_effects("e-unknown", "a ACTION 1 1 1, notify ACTION 2 1 1");
+    /* An open lease may take effect; so may what was reported late. */
+    rig_exec(&rig, RIG_STORE,
+             "UPDATE journal j SET outcome = NULL FROM saga s WHERE s.saga_uid = j.saga_uid"
+             " AND s.saga_id = 'e-plain' AND j.step = 'notify'");
+    assert_effects("e-plain", "a ACTION 1 1 1, notify ACTION 1 0 1");
+    rig_exec(&rig, RIG_STORE,
+             "INSERT INTO late_report (shard, saga_uid, fence, outcome, effect, received_at)"
+             " SELECT j.shard, j.saga_uid, j.fence, 'DONE', true, now() FROM journal j JOIN saga s"
+             " ON s.saga_uid = j.saga_uid WHERE s.saga_id = 'e-plain' AND j.step = 'notify'");
+    assert_effects("e-plain", "a ACTION 1 1 1, notify ACTION 1 1 1");
+    rig_exec(&rig, RIG_STORE,
+             "DELETE FROM late_report; UPDATE journal j SET outcome = 'DONE' FROM saga s"
+             " WHERE s.saga_uid = j.saga_uid AND s.saga_id = 'e-plain' AND j.step = 'notify'");
+}
+
+static void test_what_took_over_may_have_run_before(void **state)
+{
+    (void)state;
+    EXPECT(0, "e-suspect", "start", "risk", "e-suspect", "--suspect");
+    rig_await_state(&rig, "risk", "e-suspect", "PARKED OUTCOME_UNKNOWN", SOON);
+    assert_effects("e-suspect", "a ACTION 1 1 2, notify ACTION 0 0 1");
+    EXPECT(0, "resolved", "resolve", "risk", "e-suspect", "--step", "notify", "--happened",
+           "--evidence", "their file");
+    rig_await_state(&rig, "risk", "e-suspect", "SUCCEEDED", SOON);
+    assert_effects("e-suspect", "a ACTION 1 1 2, notify ACTION 0 1 1");
+}
+
+static void test_effects_are_listed_by_filter(void **state)
+{
+    (void)state;
+    EXPECT(0, "e-twice", "effects", "--definition", "risk", "--step", "a", "possible > 1");
+    json_t *found = sagactl_json(&rig, WORDS("effects", "--definition", "risk", "--since", "1h",
+                                             "possible > 1 AND saga_id = \"e-t*\"", "-o", "json"));
+    assert_int_equal(json_array_size(json_object_get(found, "effects")), 1);
+    json_decref(found);
+    EXPECT(0, "no effect matches", "effects", "--step", "notify", "dispatched > 5");
+    EXPECT(0, "no effect matches", "effects", "--until", "2020-01-01");
+    EXPECT(2, "--since must be", "effects", "--since", "yesterday");
+    EXPECT(1, "column 11: >: operation is compared with", "effects", "operation > 1");
+    /* Every row once, also when pages end within a saga. */
+    json_t *all =
+        sagactl_json(&rig, WORDS("effects", "--definition", "risk", "--all", "-o", "json"));
+    int64_t rows =
+        rig_count(&rig, RIG_STORE, "SELECT count(*) FROM saga_effect WHERE definition = 'risk'");
+    assert_int_equal(json_array_size(json_object_get(all, "effects")), rows);
+    json_decref(all);
+    for (int page_size = 1; page_size <= 4; page_size++) {
+        Saga__V1__ListEffectsRequest request = SAGA__V1__LIST_EFFECTS_REQUEST__INIT;
+        char token[512] = "", seen[4096] = "";
+        int64_t count = 0;
+        request.definition = rig_borrow("risk");
+        request.page_size = page_size;
+        do {
+            request.page_token = token;
+            Saga__V1__ListEffectsResponse *page =
+                (void *)rig_call(&rig, "SagaService/ListEffects", &request.base,
+                                 &saga__v1__list_effects_response__descriptor, NULL);
+            for (size_t i = 0; i < page->n_effects; i++) {
+                char key[128];
+                (void)snprintf(key, sizeof key, "<%s/%s/%d>", page->effects[i]->saga_id,
+                               page->effects[i]->step, (int)page->effects[i]->operation);
+                assert_null(strstr(seen, key));
+                (void)strncat(seen, key, sizeof seen - strlen(seen) - 1);
+            }
+            count += (int64_t)page->n_effects;
+            (void)snprintf(token, sizeof token, "%s", page->next_page_token);
+            saga__v1__list_effects_response__free_unpacked(page, NULL);
+        } while (*token);
+        assert_int_equal(count, rows);
+    }
+}
+
+/* --- status ----------------------------------------------------------------------------------- */
+
+static bool is_waiting(void *ctx)
+{
+    (void)ctx;
+    json_t *status = sagactl_json(&rig, WORDS("status", "-o", "json"));
+    size_t i;
+    json_t *handler;
+    bool found = false;
+    json_array_foreach(json_object_get(status, "handlers"), i, handler)
+    {
+        const char *name = "", *ready = "0";
+        (void)json_unpack(handler, "{s:s, s?s}", "handler", &name, "ready", &ready);
+        found = found || (strcmp(name, "nobody") == 0 && strcmp(ready, "1") == 0);
+    }
+    json_decref(status);
+    return found;
+}
+
+static void test_status_tells_what_there_is(void **state)
+{
+    (void)state;
+    rig_define(&rig, "none", NULL, "a: IDEMPOTENT handler=nobody | none");
+    rig_start(&rig, "none", "s-1", "");
+    assert_true(wait_until(is_waiting, NULL, SOON));
+    sagactl_expect(&rig, 0,
+                   WORDS("primary, epoch ", "no synchronous standby", "PARKED: RETRIES_EXHAUSTED",
+                         "SUCCEEDED", "transactions: ", "saga_key", "OLDEST LET GO"),
+                   WORDS("status"));
+    json_t *status = sagactl_json(&rig, WORDS("status", "-o", "json"));
+    json_t *database = json_object_get(status, "database");
+    assert_string_equal(json_string_value(json_object_get(database, "role")),
+                        "DATABASE_ROLE_PRIMARY");
+    assert_true(json_array_size(json_object_get(status, "states")) == 6);
+    assert_non_null(json_object_get(json_object_get(status, "batches"), "medianTime"));
+    json_decref(status);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sagas_are_found_by_what_is_said_of_them),
+        cmocka_unit_test(test_a_bad_filter_says_where_and_what_is_allowed),
+        cmocka_unit_test(test_effects_are_what_the_journal_tells),
+        cmocka_unit_test(test_what_took_over_may_have_run_before),
+        cmocka_unit_test(test_effects_are_listed_by_filter),
+        cmocka_unit_test(test_status_tells_what_there_is),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
+}
