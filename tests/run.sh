@@ -21,6 +21,7 @@ never-guess    180       900    2
 definitions    120       900    1
 kafka          240       900    2
 conformance    240       900    1
+operator       120       900    1
 tsan           -         1800   1
 "
 

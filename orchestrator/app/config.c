@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "core/handler.h"
 #include "core/limits.h"
 
 #include <inttypes.h>
@@ -72,6 +73,11 @@ const struct config_option config_options[CONFIG_COUNT] = {
         "Most bytes of an input, an output or a signal's payload. The same for all on one database;"
         " workers have a limit of their own for outputs. What was taken before stays, whatever is"
         " set later." },
+    [CONFIG_BREAKER_FAILURES] = { "breaker-failures", "SAGAD_BREAKER_FAILURES",
+        CONFIG_TYPE_INTEGER, "0", 0, LIMIT_BREAKER_FAILURES, false, BOTH,
+        "Tasks in a row that end UNKNOWN or RETRY and hold their handler by itself, until trials"
+        " succeed; of handlers of which sagactl handler breaker says nothing. 0: none is held. The"
+        " same for all on one database." },
     [CONFIG_OPEN_FILES] = { "open-files", "SAGAD_OPEN_FILES", CONFIG_TYPE_INTEGER, "65536", 256,
         1048576, false, BOTH,
         "Open files to ask the system for; each connection needs one. A lower hard limit is"

@@ -233,6 +233,7 @@ static int start_engine(struct serve *serve, const struct serve_options *options
         .expelled = on_expelled,
         .expelled_ctx = serve,
         .resident_max = config_number(config, CONFIG_RESIDENT_SAGAS_MAX),
+        .breaker_failures = (int32_t)config_number(config, CONFIG_BREAKER_FAILURES),
         .mailbox_limit = ENGINE_MAILBOX_LIMIT,
         .batch_limit = (size_t)config_number(config, CONFIG_BATCH_MAX),
         .grace_ms = config_number(config, CONFIG_RESEND_GRACE),

@@ -219,6 +219,10 @@ static int apply_opened(struct saga *saga, const struct journal_entry *entry, st
     saga->open_count++;
     saga->forward_count += entry->operation == OPERATION_ACTION;
     saga->last_fence = entry->fence;
+    if (entry->held_ms) {
+        saga_slot(saga, entry->seq)->held_before_seq = saga->held_seq;
+        saga->held_seq = entry->seq;
+    }
     return 0;
 }
 

@@ -21,6 +21,8 @@ enum {
     DEFAULT_LOST_LEASES_MAX = 3,
 };
 
+struct held_times; /* core/handler.h */
+
 struct retry {
     int64_t for_ms, initial_ms, cap_ms;
     uint32_t max_attempts; /* 0: the time budget alone decides */
@@ -57,6 +59,9 @@ struct operation_rule {
     struct request_shape request;
     char *output_type;  /* full name of the message; NULL: bytes that nobody looks into */
     char *key_template; /* idempotency key, made of the saga's input; NULL: of its identity */
+    /* When its handler was braked, as whoever runs the definition knows it; borrowed, and not of
+     * the definition's content. NULL: never. */
+    const struct held_times *held;
 };
 
 struct step_rule {

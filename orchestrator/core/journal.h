@@ -42,6 +42,7 @@ struct journal_entry {
     int64_t about;                    /* LATE_REPORT: seq of the lease; RECEIVE: of the SIGNAL */
     char *actor;                      /* who asked for it; LEASE: the node that granted it */
     char *signal_id; /* SIGNAL: the sender's; its name is that of the step's wait */
+    int64_t held_ms; /* LEASE: so much of the wait for it its handler was braked */
 };
 
 /* Is its reason a cause? */

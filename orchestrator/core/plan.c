@@ -302,12 +302,6 @@ int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq)
     return sum;
 }
 
-int64_t plan_deadline_ms(const struct saga *saga)
-{
-    int64_t deadline = saga->row.deadline_at_ms;
-    return deadline ? deadline + plan_suspended_ms(saga, 0) : 0;
-}
-
 /* What the operation came after. */
 static int64_t turn_since_ms(const struct saga *saga, size_t step, bool forward)
 {
@@ -336,9 +330,67 @@ int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation opera
     return larger(since, plan_not_before_ms(saga, step, operation));
 }
 
+int64_t plan_held_ms(const struct saga *saga, size_t step, enum operation operation,
+                     int64_t since_seq)
+{
+    int64_t sum = 0;
+    for (int64_t seq = saga->held_seq; seq > since_seq;) {
+        const struct slot *slot = saga_slot(saga, seq);
+        bool same = (size_t)slot->entry.step == step && slot->entry.operation == operation;
+        sum += same ? slot->entry.held_ms : 0;
+        seq = slot->held_before_seq;
+    }
+    return sum;
+}
+
+/* When the time until at_ms has passed for the operation, of which nothing counts that its handler
+ * was braked in while it waited, since from_ms at the earliest. */
+static int64_t wait_end_ms(const struct saga *saga, size_t step, enum operation operation,
+                           int64_t from_ms, int64_t at_ms)
+{
+    const struct held_times *held = saga_rule(saga, step, operation)->held;
+    if (!held || !held->count)
+        return at_ms;
+    from_ms = larger(from_ms, plan_since_ms(saga, step, operation));
+    return at_ms > from_ms ? held_until(held, from_ms, at_ms - from_ms) : at_ms;
+}
+
+/* Of all its operations, each moment once, as near as that is known: two that waited side by side
+ * were granted one after the other. */
+static int64_t held_of_saga_ms(const struct saga *saga)
+{
+    int64_t sum = 0;
+    for (int64_t seq = saga->held_seq; seq;) {
+        const struct slot *slot = saga_slot(saga, seq);
+        const struct slot *before = saga_slot(saga, slot->held_before_seq);
+        int64_t most = before ? slot->entry.leased_at_ms - before->entry.leased_at_ms : INT64_MAX;
+        sum += smaller(slot->entry.held_ms, larger(most, 0));
+        seq = slot->held_before_seq;
+    }
+    return sum;
+}
+
+/* Of several that wait the one that is braked for longest; what the last braked lease tells of is
+ * over with it. */
+int64_t plan_deadline_ms(const struct saga *saga)
+{
+    if (!saga->row.deadline_at_ms)
+        return 0;
+    int64_t deadline =
+        saga->row.deadline_at_ms + plan_suspended_ms(saga, 0) + held_of_saga_ms(saga);
+    int64_t last = deadline;
+    const struct slot *told = saga_slot(saga, saga->held_seq);
+    int64_t from_ms = told ? told->entry.leased_at_ms : 0;
+    for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);)
+        if (plan_is_free(saga, &turn))
+            last = larger(last, wait_end_ms(saga, turn.step, turn.operation, from_ms, deadline));
+    return last;
+}
+
 bool plan_deadline_is_due(const struct saga *saga, int64_t now_ms)
 {
-    if (saga->at.state != SAGA_RUNNING || !saga->row.deadline_at_ms)
+    if (saga->at.state != SAGA_RUNNING || !saga->row.deadline_at_ms ||
+        now_ms < saga->row.deadline_at_ms)
         return false;
     int64_t deadline = plan_deadline_ms(saga);
     struct turn turn = plan_turns(saga);
@@ -409,11 +461,14 @@ static enum stop time_stop(const struct saga *saga, size_t step, enum operation 
         if (retry_is_spent(&rule->retry, attempts->budget_tries, first_ms, first_ms))
             *ret_at_ms = plan_since_ms(saga, step, operation);
         else
-            *ret_at_ms = retry_until_ms(&rule->retry, first_ms) +
-                         plan_suspended_ms(saga, attempts->budget_seq);
+            *ret_at_ms = wait_end_ms(saga, step, operation, 0,
+                                     retry_until_ms(&rule->retry, first_ms) +
+                                         plan_suspended_ms(saga, attempts->budget_seq) +
+                                         plan_held_ms(saga, step, operation, attempts->budget_seq));
     } else if (rule->start_timeout_ms && attempts->tries == 0 && saga->row.started_at_ms) {
         why = STOP_START_TIMEOUT;
-        *ret_at_ms = plan_since_ms(saga, step, operation) + rule->start_timeout_ms;
+        *ret_at_ms = wait_end_ms(saga, step, operation, 0,
+                                 plan_since_ms(saga, step, operation) + rule->start_timeout_ms);
     }
     if (attempts->unsettled == 0 || !rule->window_ms)
         return why;
@@ -482,8 +537,10 @@ size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable 
         if (!is_granted(saga, &turn) ||
             now_ms < plan_not_before_ms(saga, turn.step, turn.operation))
             continue;
-        ret[count++] = (struct grantable){ (uint16_t)turn.step, turn.operation,
-                                           saga_rule(saga, turn.step, turn.operation) };
+        const struct operation_rule *rule = saga_rule(saga, turn.step, turn.operation);
+        int64_t since_ms = plan_since_ms(saga, turn.step, turn.operation);
+        ret[count++] = (struct grantable){ (uint16_t)turn.step, turn.operation, rule, since_ms,
+                                           held_within(rule->held, since_ms, now_ms) };
     }
     return count;
 }

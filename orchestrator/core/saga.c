@@ -110,20 +110,25 @@ static void lease_times(struct journal_entry *lease, const struct transition *tr
     lease->lease_until_ms = smaller(now_ms + transition->lease_ms, lease->attempt_until_ms);
 }
 
-static bool is_grantable(const struct saga *saga, const struct grantable *what, int64_t now_ms)
+static bool is_grantable(const struct saga *saga, const struct grantable *what, int64_t now_ms,
+                         int64_t *ret_held_ms)
 {
     struct grantable all[LIMIT_STEPS];
     size_t count = saga_grantable(saga, now_ms, all, LIMIT_STEPS);
     for (size_t i = 0; i < count; i++)
-        if (all[i].step == what->step)
+        if (all[i].step == what->step) {
+            *ret_held_ms = all[i].held_ms;
             return all[i].operation == what->operation;
+        }
     return false;
 }
 
 int saga_grant(struct saga *saga, const struct grantable *what, const char *worker, int64_t epoch,
                int64_t now_ms, struct transition *transition, struct err *err)
 {
-    if (transition->lease_ms || !is_grantable(saga, what, now_ms))
+    int64_t held_ms = 0;
+    if (transition->lease_ms || !is_grantable(saga, what, now_ms, &held_ms) ||
+        (held_ms && !transition_is_empty(transition)))
         return err_set(err, ERR_INTERNAL, "grant: step %u is not grantable", what->step);
     const struct operation_rule *rule = saga_rule(saga, what->step, what->operation);
     int64_t last_epoch = saga->last_fence >> FENCE_EPOCH_SHIFT;
@@ -134,6 +139,7 @@ int saga_grant(struct saga *saga, const struct grantable *what, const char *work
         .fence = fence_make(epoch > last_epoch ? epoch : last_epoch, (int64_t)saga->count + 1),
         .try_ = saga_attempts(saga, what->step, what->operation)->tries + 1,
         .worker = (char *)worker, /* borrowed: change_append copies */
+        .held_ms = held_ms,
     };
     transition->lease_ms = rule->lease_ms;
     transition->attempt_timeout_ms = rule->attempt_timeout_ms;

@@ -208,14 +208,17 @@ struct grantable {
     uint16_t step;
     enum operation operation;
     const struct operation_rule *rule; /* PROBE: the probe's */
+    int64_t since_ms;                  /* it has waited since then */
+    int64_t held_ms;                   /* so much of that its handler was braked */
 };
 /* Fills ret and returns how many, at most max. Also right between an event and its commit: so a
  * finish and the next grant travel in one transaction. */
 size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable *ret, size_t max);
 /* Appends a lease to the transition of the event just applied (or to an empty one, all zero); one
- * lease a transition. worker is copied. The caller has credit for the handler and keeps it reserved
- * until the commit is known. The fence's epoch never falls within a saga: an older `epoch` than
- * that of its last lease is raised to it. */
+ * lease a transition; one whose wait was braked (held_ms), which the entry keeps, only in a
+ * transition of its own. worker is copied. The caller has credit for the handler and keeps it
+ * reserved until the commit is known. The fence's epoch never falls within a saga: an older `epoch`
+ * than that of its last lease is raised to it. */
 MUST_USE int saga_grant(struct saga *saga, const struct grantable *what, const char *worker,
                         int64_t epoch, int64_t now_ms, struct transition *transition,
                         struct err *err);

@@ -12,6 +12,7 @@
 #ifndef CORE_SAGA_INTERNAL_H
 #define CORE_SAGA_INTERNAL_H
 
+#include "core/handler.h"
 #include "core/limits.h"
 #include "core/saga.h"
 
@@ -57,10 +58,11 @@ struct position {
 
 struct slot {
     struct journal_entry entry;
-    int64_t late_seq;   /* the LATE_REPORT about this lease; 0: none */
-    bool late_settled;  /* which was accepted as its resolution */
-    bool of_undo;       /* LEASE of a PROBE: it asks about the compensation */
-    int32_t generation; /* LEASE: of the idempotency key that it is told, or asks about */
+    int64_t late_seq;        /* the LATE_REPORT about this lease; 0: none */
+    bool late_settled;       /* which was accepted as its resolution */
+    bool of_undo;            /* LEASE of a PROBE: it asks about the compensation */
+    int32_t generation;      /* LEASE: of the idempotency key that it is told, or asks about */
+    int64_t held_before_seq; /* LEASE with held_ms: the one before it that has some; 0: none */
 };
 
 struct saga {
@@ -79,6 +81,7 @@ struct saga {
     int64_t retry_seq;       /* last RETRY entry */
     int64_t moved_seq;       /* last decision that let the whole saga go on */
     int64_t resumed_seq;     /* last RESUME after SUSPENDED */
+    int64_t held_seq;        /* last LEASE with held_ms */
     bool deadline_parked;    /* which it does only once */
     bool action_lost;        /* an action has a lost_seq */
     int64_t pending_seq;     /* the cancel that waits for the pivot, or did */
@@ -234,7 +237,12 @@ bool plan_is_repeatable(const struct saga *saga, size_t step, enum operation ope
 bool plan_is_probed(const struct saga *saga, size_t step, enum operation operation);
 /* Time for which the saga was SUSPENDED since that position; counts for no budget. */
 int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq);
-/* The deadline, without that time; 0: none. */
+/* Time that the operation has waited while its handler was braked, from that lease to its last one.
+ */
+int64_t plan_held_ms(const struct saga *saga, size_t step, enum operation operation,
+                     int64_t since_seq);
+/* The deadline, without all that time; 0: none, INT64_MAX: not while a handler that it waits for is
+ * braked. */
 int64_t plan_deadline_ms(const struct saga *saga);
 /* Not grantable before; 0: no such wait. */
 int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation operation);

@@ -86,8 +86,10 @@ static struct again judge_again(const struct change *change, const struct journa
     int64_t wait_ms = retry_delay_ms(&rule->retry, attempts->budget_tries, change->rng);
     wait_ms = larger(wait_ms, wait_at_least_ms(change, lease, report));
     int64_t next_ms = change->now_ms + wait_ms;
-    int64_t first_ms = saga_slot(saga, attempts->budget_seq)->entry.leased_at_ms +
-                       plan_suspended_ms(saga, attempts->budget_seq);
+    int64_t first_ms =
+        saga_slot(saga, attempts->budget_seq)->entry.leased_at_ms +
+        plan_suspended_ms(saga, attempts->budget_seq) +
+        plan_held_ms(saga, (size_t)lease->step, lease->operation, attempts->budget_seq);
     again.spent = retry_is_spent(&rule->retry, attempts->budget_tries, first_ms, next_ms);
     again.too_late = window_is_over(saga, lease, report->outcome, next_ms);
     if (!again.spent && !again.too_late && !again.killed)

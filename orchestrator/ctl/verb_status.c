@@ -1,5 +1,6 @@
 /* sagactl status: sagas by state, who serves what, the rules of Kafka in short, the database, the
  * server's counters. */
+#include "ctl/handler_text.h"
 #include "ctl/kafka_server.h"
 #include "ctl/kafka_text.h"
 #include "ctl/names.h"
@@ -137,9 +138,10 @@ static void write_head(const Saga__V1__GetStatusResponse *status, struct buf *ou
     buf_text(out, "\n");
 }
 
-/* The status, with the rules as "kafkaRules". */
+/* The status, with the rules as "kafkaRules", and the handlers that are held as "heldHandlers". */
 static int print_json(const Saga__V1__GetStatusResponse *status,
-                      const Saga__V1__ListRulesResponse *rules)
+                      const Saga__V1__ListRulesResponse *rules,
+                      const Saga__V1__ListHandlersResponse *handlers)
 {
     json_t *value;
     struct err err;
@@ -148,6 +150,12 @@ static int print_json(const Saga__V1__GetStatusResponse *status,
     json_t *list = json_array();
     int rc = ctl_add_page(list, &rules->base, "rules", &err);
     if (rc == 0 && json_object_set(value, "kafkaRules", list) != 0)
+        rc = err_set(&err, ERR_NOMEM, "out of memory");
+    json_decref(list);
+    list = json_array();
+    if (rc == 0)
+        rc = ctl_add_page(list, &handlers->base, "handlers", &err);
+    if (rc == 0 && json_object_set(value, "heldHandlers", list) != 0)
         rc = err_set(&err, ERR_NOMEM, "out of memory");
     json_decref(list);
     if (rc == 0)
@@ -172,8 +180,16 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
         rc = kafka_rules(ctl, "", true, &rules, &view);
     if (rc != 0)
         return rc;
+    CLEANUP(ctl_message_free_p) Saga__V1__ListHandlersResponse *handlers = NULL;
+    Saga__V1__ListHandlersRequest braked = SAGA__V1__LIST_HANDLERS_REQUEST__INIT;
+    braked.braked = 1;
+    if (status->database)
+        rc = ctl_call(ctl, "/saga.v1.OperatorService/ListHandlers", &braked.base,
+                      &saga__v1__list_handlers_response__descriptor, &handlers);
+    if (rc != 0)
+        return rc;
     if (ctl->json)
-        return rules ? print_json(status, rules) : ctl_print_message(&status->base);
+        return rules ? print_json(status, rules, handlers) : ctl_print_message(&status->base);
     CLEANUP(buf_done) struct buf text = { 0 };
     write_head(status, &text);
     if (status->n_states) {
@@ -183,6 +199,11 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     if (status->n_handlers) {
         buf_text(&text, "\n");
         write_handlers(status, &view, &text);
+    }
+    for (size_t i = 0; handlers && i < handlers->n_handlers; i++) {
+        buf_text(&text, i ? "handler " : "\nhandler ");
+        handler_write_state(handlers->handlers[i], &view, &text);
+        buf_text(&text, "\n");
     }
     if (rules && rules->n_rules) {
         buf_text(&text, "\n");

@@ -157,7 +157,15 @@ void where_write_advice(const Saga__V1__Saga *saga, const struct where_view *vie
     const Saga__V1__Waiting *waiting = saga->waiting;
     switch (waiting ? waiting->kind : SAGA__V1__WAIT_KIND__WAIT_KIND_UNSPECIFIED) {
     case SAGA__V1__WAIT_KIND__WAIT_KIND_WORKER:
-        if (waiting->workers_connected == 0 && waiting->n_served_by) {
+        if (waiting->brake && waiting->brake->hold) {
+            buf_text(out, "sagactl handler release ");
+            screen_shell_word(out, waiting->handler);
+            buf_text(out, "   (--rate 600/s: gradually)");
+        } else if (waiting->brake) {
+            buf_text(out, "sagactl handler list ");
+            screen_shell_word(out, waiting->handler);
+            buf_text(out, "   (it goes on by itself, in its turn)");
+        } else if (waiting->workers_connected == 0 && waiting->n_served_by) {
             advise(saga, view, "wait", "a server that has workers for it takes it by itself", out);
         } else if (waiting->workers_connected == 0) {
             buf_text(out, "start a worker that serves ");

@@ -1,5 +1,6 @@
 #include "ctl/where_text.h"
 
+#include "ctl/handler_text.h"
 #include "ctl/names.h"
 
 #include <inttypes.h>
@@ -290,6 +291,13 @@ static void write_waiting_for(const Saga__V1__Waiting *waiting, const struct whe
 {
     switch (waiting->kind) {
     case SAGA__V1__WAIT_KIND__WAIT_KIND_WORKER:
+        if (waiting->brake) {
+            buf_text(out, "its turn");
+            write_of_step(waiting, out);
+            buf_text(out, ": handler ");
+            handler_write_state(waiting->brake, view, out);
+            break;
+        }
         buf_text(out, "a worker that serves ");
         screen_text(out, waiting->handler);
         write_of_step(waiting, out);

@@ -23,7 +23,7 @@ struct dispatch_session;
 
 /* An operation that waits for a worker; embedded in the waiting saga's own object. */
 struct dispatch_ready {
-    struct dispatch_ready *prev, *next;
+    struct heap_node node;
     struct dispatch_group *group; /* NULL: not waiting */
 };
 
@@ -72,10 +72,11 @@ struct dispatch_handler *dispatch_handler(struct dispatch *dispatch, const char 
  * workers make up do not pile up. Cheap unless a session has ended since. Their names die: not
  * while one of them is borrowed. */
 void dispatch_forget_unused(struct dispatch *dispatch);
-/* Puts an operation at the end of its handler's queue. Queues are fair between definitions: `fair`
- * is any pointer that is the same for one definition. 0, or -1: memory. */
+/* Puts an operation into its handler's queue, in the order of since when they wait, and of those of
+ * one moment in the order in which they came. Queues are fair between definitions: `fair` is any
+ * pointer that is the same for one definition. 0, or -1: memory. */
 MUST_USE int dispatch_ready_put(struct dispatch_handler *handler, const void *fair,
-                                struct dispatch_ready *ready);
+                                int64_t since_ms, struct dispatch_ready *ready);
 void dispatch_ready_remove(struct dispatch_ready *ready); /* fine if it does not wait */
 static inline bool dispatch_ready_waits(const struct dispatch_ready *ready)
 {
@@ -85,18 +86,18 @@ struct dispatch_handler *dispatch_ready_handler(const struct dispatch_ready *rea
 const char *dispatch_handler_name(const struct dispatch_handler *handler);
 /* Has it a session at all that would take tasks now or later? */
 bool dispatch_handler_is_served(const struct dispatch_handler *handler);
-/* Is there credit for it now? */
+/* Is there credit for it now, and does its gate let a task through? */
 bool dispatch_handler_has_credit(const struct dispatch_handler *handler);
 struct dispatch_served {
     const char **names; /* owned array that grows; the names live as long as their handlers */
     size_t capacity, count;
     int64_t credit; /* of all of them together */
 };
-/* The handlers that are served and for which fewer than ready_max operations wait. 0, or -1:
- * memory. */
+/* The handlers that are served, whose gate is not shut, and for which fewer than ready_max
+ * operations wait; one that is on trial if none does. 0, or -1: memory. */
 MUST_USE int dispatch_served(const struct dispatch *dispatch, int64_t ready_max,
                              struct dispatch_served *served);
-/* Calls fn for each operation that waits for it; fn may take that one out of the queue. */
+/* Calls fn for each operation that waits for it; fn must leave the queue as it is. */
 void dispatch_ready_each(struct dispatch_handler *handler,
                          void (*fn)(void *ctx, struct dispatch_ready *ready), void *ctx);
 /* How many operations wait for it. */
@@ -104,8 +105,31 @@ int64_t dispatch_handler_ready(const struct dispatch_handler *handler);
 /* The next operation for which some session has credit, taken out of its queue; NULL: none. */
 struct dispatch_ready *dispatch_ready_take(struct dispatch *dispatch);
 
+/* --- gates: what a handler may be given, whatever credit there is --- */
+struct dispatch_gate {
+    bool held;          /* nothing, but what dispatch_gate_try allows */
+    bool on_trial;      /* held, and trials may come */
+    bool in_order;      /* nobody passes those who wait */
+    int64_t rate_milli; /* thousandths of a task a second, of this node; 0: no limit */
+    int64_t cap;        /* leases at a time, of this node; 0: no limit */
+};
+/* Until it is set again; all zero: it is open. mono_ms: now. */
+void dispatch_gate_set(struct dispatch_handler *handler, const struct dispatch_gate *gate,
+                       int64_t mono_ms);
+const struct dispatch_gate *dispatch_gate(const struct dispatch_handler *handler);
+/* Held: lets one task through. What was allowed before and not used is void. */
+void dispatch_gate_try(struct dispatch_handler *handler);
+/* Is there credit, were it not for its gate? */
+bool dispatch_handler_could(const struct dispatch_handler *handler);
+/* Nothing is reserved for tasks that are under way: they are leases by now, or have come to
+ * nothing. What a rate allows until mono_ms is there, and gates are looked at again. */
+void dispatch_gates_turn(struct dispatch *dispatch, int64_t mono_ms);
+/* When a rate lets the next one through that waits; INT64_MAX: none is waited for. */
+int64_t dispatch_gates_due_at(const struct dispatch *dispatch);
+
 /* --- credits --- */
-/* Takes one credit of a session that serves the handler, sessions in turn; NULL: none has one. */
+/* Takes one credit of a session that serves the handler, sessions in turn; NULL: none has one, or
+ * the gate is shut. */
 struct dispatch_subscription *dispatch_reserve(struct dispatch_handler *handler);
 /* The task was certainly not sent: gives the credit back. */
 void dispatch_unreserve(struct dispatch_subscription *subscription);
@@ -152,9 +176,12 @@ int64_t dispatch_lost_at(const struct dispatch *dispatch); /* INT64_MAX: never *
 struct dispatch_handler_view {
     const char *name;
     int64_t workers, credit, ready, leased;
+    int64_t oldest_ms; /* since when the first one waits, as it was put; 0: none does */
     bool served;
 };
 /* Calls fn for each handler (or the one named). */
+void dispatch_handler_view(const struct dispatch_handler *handler,
+                           struct dispatch_handler_view *ret);
 void dispatch_view(const struct dispatch *dispatch, const char *only,
                    void (*fn)(void *ctx, const struct dispatch_handler_view *view), void *ctx);
 

@@ -31,8 +31,10 @@ void handler_free(struct dispatch_handler *handler)
     HASH_ITER(hh, handler->groups, group, next_group)
     {
         HASH_DEL(handler->groups, group);
+        heap_done(&group->waiting);
         mem_free(group);
     }
+    gate_forget(handler);
     HASH_DEL(handler->dispatch->handlers, handler);
     mem_free(handler->name);
     mem_free(handler);
@@ -46,7 +48,7 @@ void dispatch_forget_unused(struct dispatch *dispatch)
     struct dispatch_handler *handler, *next;
     HASH_ITER(hh, dispatch->handlers, handler, next)
     {
-        if (!handler->subscriptions && !handler->ready && !handler->leased)
+        if (!handler->subscriptions && !handler->ready && !handler->leased && !handler->gated)
             handler_free(handler);
     }
 }
@@ -68,26 +70,38 @@ void handler_deactivate(struct dispatch_handler *handler)
     handler->active = false;
 }
 
-int dispatch_ready_put(struct dispatch_handler *handler, const void *fair,
-                       struct dispatch_ready *ready)
+/* One that is empty is in no ring. NULL: memory. */
+static struct dispatch_group *group_get(struct dispatch_handler *handler, const void *fair)
 {
     struct dispatch_group *group = NULL;
     HASH_FIND_PTR(handler->groups, &fair, group);
-    if (!group) {
-        group = mem_calloc(1, sizeof *group);
-        if (!group)
-            return -1;
-        group->fair = fair;
-        group->handler = handler;
-        HASH_ADD_PTR(handler->groups, fair, group);
-        if (!hash_holds(&group->hh)) {
-            mem_free(group);
-            return -1;
-        }
+    if (group)
+        return group;
+    group = mem_calloc(1, sizeof *group);
+    if (!group)
+        return NULL;
+    group->fair = fair;
+    group->handler = handler;
+    HASH_ADD_PTR(handler->groups, fair, group);
+    if (!hash_holds(&group->hh)) {
+        mem_free(group);
+        return NULL;
     }
-    if (!group->first)
+    return group;
+}
+
+enum { TIE_BITS = 20 }; /* so many may come in one millisecond and keep their order */
+
+int dispatch_ready_put(struct dispatch_handler *handler, const void *fair, int64_t since_ms,
+                       struct dispatch_ready *ready)
+{
+    struct dispatch_group *group = group_get(handler, fair);
+    int64_t tie = handler->dispatch->puts++ & ((INT64_C(1) << TIE_BITS) - 1);
+    if (!group ||
+        heap_set(&group->waiting, &ready->node, since_ms * (INT64_C(1) << TIE_BITS) + tie))
+        return -1;
+    if (group->waiting.count == 1)
         CDL_APPEND(handler->turn, group);
-    CDL_APPEND(group->first, ready);
     ready->group = group;
     handler->ready++;
     handler_activate(handler);
@@ -105,13 +119,8 @@ void dispatch_ready_each(struct dispatch_handler *handler,
     struct dispatch_group *group, *next_group;
     HASH_ITER(hh, handler->groups, group, next_group)
     {
-        struct dispatch_ready *last = group->first ? group->first->prev : NULL,
-                              *next = group->first;
-        for (struct dispatch_ready *ready = NULL; ready != last;) {
-            ready = next;
-            next = ready->next;
-            fn(ctx, ready);
-        }
+        for (size_t i = 0; i < group->waiting.count; i++)
+            fn(ctx, CONTAINER(group->waiting.nodes[i], struct dispatch_ready, node));
     }
 }
 
@@ -121,10 +130,10 @@ void dispatch_ready_remove(struct dispatch_ready *ready)
     if (!group)
         return;
     struct dispatch_handler *handler = group->handler;
-    CDL_DELETE(group->first, ready);
+    heap_remove(&group->waiting, &ready->node);
     ready->group = NULL;
     handler->ready--;
-    if (!group->first) {
+    if (!group->waiting.count) {
         CDL_DELETE(handler->turn, group);
         if (!handler->turn)
             handler_deactivate(handler);
@@ -135,10 +144,11 @@ struct dispatch_subscription *dispatch_reserve(struct dispatch_handler *handler)
 {
     struct dispatch_subscription *first = handler->subscriptions;
     struct dispatch_subscription *at = first;
-    if (!at)
+    if (!at || !gate_is_open(handler))
         return NULL;
     do {
         if (at->sent < at->total && session_takes_tasks(at->session)) {
+            gate_take(handler);
             at->sent++;
             at->session->left--;
             handler->subscriptions = at->next; /* the next one's turn */
@@ -153,6 +163,7 @@ void dispatch_unreserve(struct dispatch_subscription *subscription)
 {
     subscription->sent--;
     subscription->session->left++;
+    gate_give_back(subscription->handler);
     handler_activate(subscription->handler);
 }
 
@@ -198,7 +209,8 @@ int dispatch_served(const struct dispatch *dispatch, int64_t ready_max,
     served->credit = 0;
     for (const struct dispatch_handler *handler = dispatch->handlers; handler;
          handler = handler->hh.next) {
-        if (handler->ready >= ready_max || !dispatch_handler_is_served(handler))
+        if (handler->ready >= (handler->gate.held ? handler->gate.on_trial : ready_max) ||
+            !dispatch_handler_is_served(handler))
             continue;
         if (mem_grow((void **)&served->names, &served->capacity, served->count,
                      sizeof *served->names))
@@ -209,7 +221,7 @@ int dispatch_served(const struct dispatch *dispatch, int64_t ready_max,
     return 0;
 }
 
-bool dispatch_handler_has_credit(const struct dispatch_handler *handler)
+bool dispatch_handler_could(const struct dispatch_handler *handler)
 {
     const struct dispatch_subscription *at = handler->subscriptions;
     if (!at)
@@ -220,6 +232,11 @@ bool dispatch_handler_has_credit(const struct dispatch_handler *handler)
         at = at->next;
     } while (at != handler->subscriptions);
     return false;
+}
+
+bool dispatch_handler_has_credit(const struct dispatch_handler *handler)
+{
+    return gate_is_open(handler) && dispatch_handler_could(handler);
 }
 
 struct dispatch_ready *dispatch_ready_take(struct dispatch *dispatch)
@@ -233,7 +250,8 @@ struct dispatch_ready *dispatch_ready_take(struct dispatch *dispatch)
         dispatch->active = handler->next_active; /* handlers in turn */
         struct dispatch_group *group = handler->turn;
         handler->turn = group->next; /* definitions in turn */
-        struct dispatch_ready *ready = group->first;
+        struct dispatch_ready *ready =
+            CONTAINER(heap_top(&group->waiting), struct dispatch_ready, node);
         dispatch_ready_remove(ready);
         return ready;
     }
@@ -256,6 +274,28 @@ bool dispatch_credit(struct dispatch *dispatch, struct dispatch_session *session
     return false;
 }
 
+void dispatch_handler_view(const struct dispatch_handler *handler,
+                           struct dispatch_handler_view *ret)
+{
+    *ret = (struct dispatch_handler_view){ .name = handler->name,
+                                           .ready = handler->ready,
+                                           .leased = handler->leased,
+                                           .credit = handler_credit(handler),
+                                           .served = dispatch_handler_is_served(handler) };
+    const struct dispatch_subscription *at = handler->subscriptions;
+    if (at)
+        do {
+            ret->workers++;
+            at = at->next;
+        } while (at != handler->subscriptions);
+    for (const struct dispatch_group *group = handler->groups; group; group = group->hh.next) {
+        const struct heap_node *first = heap_top(&group->waiting);
+        int64_t since_ms = first ? first->key >> TIE_BITS : 0;
+        if (first && (!ret->oldest_ms || since_ms < ret->oldest_ms))
+            ret->oldest_ms = since_ms;
+    }
+}
+
 void dispatch_view(const struct dispatch *dispatch, const char *only,
                    void (*fn)(void *ctx, const struct dispatch_handler_view *view), void *ctx)
 {
@@ -263,17 +303,8 @@ void dispatch_view(const struct dispatch *dispatch, const char *only,
          handler = handler->hh.next) {
         if (only && strcmp(only, handler->name) != 0)
             continue;
-        struct dispatch_handler_view view = { .name = handler->name,
-                                              .ready = handler->ready,
-                                              .leased = handler->leased,
-                                              .credit = handler_credit(handler),
-                                              .served = dispatch_handler_is_served(handler) };
-        const struct dispatch_subscription *at = handler->subscriptions;
-        if (at)
-            do {
-                view.workers++;
-                at = at->next;
-            } while (at != handler->subscriptions);
+        struct dispatch_handler_view view;
+        dispatch_handler_view(handler, &view);
         fn(ctx, &view);
     }
 }

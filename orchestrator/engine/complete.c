@@ -112,6 +112,7 @@ static void let_effects_out(struct engine *engine, struct slot *slot, struct fli
     if (t->finishes) {
         slot_lease_ended(engine, slot, t->finish_seq);
         count_finish(engine, saga_entry(slot->saga, t->finish_seq));
+        handlers_outcome(engine, slot->saga, saga_entry(slot->saga, t->finish_seq));
     }
     for (size_t i = 0; t->append_seq && i < t->append_count; i++) {
         int64_t seq = t->append_seq + (int64_t)i;
@@ -500,6 +501,10 @@ void complete_op(struct engine *engine, struct store_op *op)
         nodes_adopt_done(engine, op);
     else if (op->kind == STORE_HEARTBEAT)
         nodes_beat_done(engine, op);
+    else if (op->kind == STORE_HANDLERS)
+        handlers_read_done(engine, op);
+    else if (op->kind == STORE_HANDLER)
+        handlers_change_done(engine, flight);
     else if (op->kind == STORE_LET_GO)
         let_go_done(engine, flight);
     else

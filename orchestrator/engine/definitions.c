@@ -147,7 +147,7 @@ static const struct definition *take_in(struct engine *engine, struct definition
         return NULL;
     decoded->revision = op->revision;
     struct definition_slot *target = get(engine, slot->namespace_, slot->name, op->revision);
-    if (!target) {
+    if (!target || handlers_attach(engine, decoded)) {
         (void)definition_free(decoded);
         err_set(err, ERR_NOMEM, "definition: out of memory");
         return NULL;

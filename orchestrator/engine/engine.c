@@ -107,6 +107,11 @@ const struct engine_counters *engine_counters(const struct engine *engine)
     return &engine->counters;
 }
 
+int32_t engine_breaker_failures(const struct engine *engine)
+{
+    return engine->options.breaker_failures;
+}
+
 bool engine_is_ready(const struct engine *engine)
 {
     return atomic_load(&engine->ready);
@@ -132,6 +137,7 @@ static void connection_is_new(struct engine *engine, uint64_t generation)
     engine->generation = generation;
     COUNT(engine, reconnects, 1);
     nodes_connection_is_new(engine);
+    handlers_connection_is_new(engine);
     drop_all_copies(engine);
 }
 
@@ -225,12 +231,12 @@ static int64_t wake_at(const struct engine *engine)
     const struct heap_node *top = heap_top(&engine->timers);
     bool may = may_submit(engine);
     int64_t others[] = { top ? top->key : INT64_MAX, waiters_due_at(engine),
-                         dispatch_lost_at(engine->dispatch),
-                         may ? nodes_due_at(engine) : INT64_MAX };
+                         dispatch_lost_at(engine->dispatch), may ? nodes_due_at(engine) : INT64_MAX,
+                         may ? handlers_due_at(engine) : INT64_MAX };
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] < at)
             at = others[i];
-    if (may && engine->member &&
+    if (may && engine->member && engine->handlers_known &&
         (engine->runnable || engine->starts || engine->key_loads || engine->definitions_to_load ||
          nodes_started_due(engine)))
         return engine->now_mono;
@@ -302,6 +308,7 @@ static void end_all(struct engine *engine)
     works_end(engine, &engine->key_loads, &err);
     engine->key_loads_last = &engine->key_loads;
     nodes_started_end(engine);
+    handlers_changed_end(engine);
 }
 
 /* While a batch is in flight its end is what is waited for: events could do no more than wait for
@@ -361,6 +368,7 @@ struct engine *engine_free(struct engine *engine)
     definitions_fail_waiters(engine);
     end_all(engine);
     definitions_free(engine);
+    handlers_free(engine);
     workers_links_free(engine);
     while (engine->free_flights) {
         struct flight *flight = engine->free_flights;

@@ -27,7 +27,9 @@ enum engine_event_kind {
     ENGINE_DEFINITION_CHANGED, /* struct engine_definition_event */
     ENGINE_STATUS,             /* struct engine_status */
     ENGINE_STARTED,            /* struct engine_started */
-    ENGINE_STOP,               /* struct engine_event alone: drain, finish the batch, end the run */
+    ENGINE_HANDLERS_CHANGED, /* struct engine_event alone: done once what is stored is in force here
+                              */
+    ENGINE_STOP,             /* struct engine_event alone: drain, finish the batch, end the run */
 };
 
 struct engine_event {
@@ -269,7 +271,8 @@ extern const size_t engine_counter_count;
 struct engine_handler_status {
     char *handler; /* owned */
     int64_t workers, credit, ready, leased;
-    bool served; /* some worker takes tasks now or later */
+    int64_t oldest_ms; /* since when the first of `ready` waits; 0: none does */
+    bool served;       /* some worker takes tasks now or later */
 };
 struct engine_served { /* a handler of a worker */
     char *handler;     /* owned */
@@ -315,8 +318,9 @@ struct engine_options {
     void *expelled_ctx;
     int64_t resident_max; /* sagas in memory, beyond which those at rest leave; 0: the default */
     size_t mailbox_limit, batch_limit;
-    int64_t grace_ms;       /* no expiry after start and reconnect: 15 s */
-    int64_t stream_lost_ms; /* before STREAM_LOST: 5 s */
+    int64_t grace_ms;         /* no expiry after start and reconnect: 15 s */
+    int64_t stream_lost_ms;   /* before STREAM_LOST: 5 s */
+    int32_t breaker_failures; /* in a row that hold a handler of which nobody said; 0: none do */
     /* Decodes stored bytes of a definition, with its types (schema/definition_types.h). */
     int (*definition_decode)(const struct bytes *content, const struct bytes *descriptors,
                              struct definition **ret, struct err *err);
@@ -338,6 +342,8 @@ MUST_USE bool engine_post(struct engine *engine, struct engine_event *event);
 MUST_USE bool engine_post_always(struct engine *engine, struct engine_event *event);
 /* thread: any */
 const struct engine_counters *engine_counters(const struct engine *engine);
+/* The option: failures in a row that hold a handler of which nobody said. thread: any */
+int32_t engine_breaker_failures(const struct engine *engine);
 /* True once this node has joined: it serves while its sagas are still being loaded. thread: any */
 bool engine_is_ready(const struct engine *engine);
 

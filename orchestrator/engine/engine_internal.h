@@ -7,7 +7,8 @@
  *   definitions.c  the revisions in memory
  *   workers.c      worker streams and leases
  *   events.c       events in: starts, verbs, definitions, status
- *   nodes.c        this node among the others: heartbeat, own, adopted and let-go sagas */
+ *   nodes.c        this node among the others: heartbeat, own, adopted and let-go sagas
+ *   handlers.c     what holds and limits handlers */
 #ifndef ENGINE_INTERNAL_H
 #define ENGINE_INTERNAL_H
 
@@ -138,6 +139,24 @@ struct slot {
 };
 
 /* One operation of the batch in flight. */
+struct engine_handler { /* of a definition in memory, or of which something was said */
+    struct handler row; /* row.name: hash key */
+    UT_hash_handle hh;
+    struct held_times times;         /* the rules of definitions point here */
+    int32_t others;                  /* nodes besides this one that serve it */
+    bool gated;                      /* its gate is not open */
+    int64_t gated_since;             /* monotonic */
+    int32_t drained;                 /* reads in a row that found nothing waiting any more */
+    int32_t failures;                /* in a row */
+    enum handler_change_kind wanted; /* HANDLER_CHANGE_COUNT: none */
+    bool tried_well;                 /* wanted: TRIED */
+    int64_t tried_of_ms;             /* in this hold */
+    char why[LIMIT_REASON_BYTES + 1];
+    bool in_flight; /* a change, of this kind, to this */
+    enum handler_change_kind changes;
+    struct handler next;
+};
+
 struct flight {
     struct store_op op;
     struct transition transition;
@@ -146,6 +165,7 @@ struct flight {
     enum verdict verdict;
     struct dispatch_subscription *reserved; /* credit taken for the lease in it; NULL: none */
     struct dispatch_session *session;       /* whose it is; NULL once that stream ended */
+    struct engine_handler *handler;         /* HANDLER: whose change it is */
     struct flight *prev, *next;             /* all in flight; next alone: free list */
 };
 
@@ -245,6 +265,16 @@ struct engine {
     struct uuid own_after;
     struct dispatch_served adopt_for; /* names borrowed by the ADOPT in flight */
     struct dispatch_served beat_for;  /* the same, by the HEARTBEAT */
+
+    struct engine_handler *handlers; /* hash; they stay as long as the engine */
+    size_t handler_count;
+    bool handlers_known; /* read on this connection: before that nothing is decided */
+    bool handlers_in_flight, handlers_watched;
+    int64_t handlers_at;                        /* monotonic; the next read */
+    struct store_handler_count *handler_counts; /* borrowed by the read in flight */
+    size_t handler_counts_used, handler_counts_capacity;
+    struct mailbox_node *handlers_told; /* ENGINE_HANDLERS_CHANGED that wait for a read */
+    size_t handlers_told_before;        /* of those came before the read in flight */
 
     struct mailbox_node *started, **started_last; /* ENGINE_STARTED that are being taken up */
 
@@ -408,6 +438,25 @@ int64_t nodes_due_at(const struct engine *engine);
 /* When a saga at rest is to leave this node's memory; INT64_MAX: not by itself. */
 int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot);
 void nodes_let_go(struct engine *engine, struct slot *slot, struct flight *flight);
+
+/* handlers.c */
+/* Its rules point to when their handlers were braked. -1: memory. */
+MUST_USE int handlers_attach(struct engine *engine, struct definition *definition);
+void handlers_connection_is_new(struct engine *engine);
+void handlers_fill_batch(struct engine *engine);
+void handlers_read_done(struct engine *engine, struct store_op *op);
+void handlers_change_done(struct engine *engine, struct flight *flight);
+/* Somebody changed one; done when it is known here. */
+void handlers_changed(struct engine *engine, struct engine_event *event);
+void handlers_changed_end(struct engine *engine); /* at the stop */
+/* A lease of the saga has ended so: its handler's breaker counts. */
+void handlers_outcome(struct engine *engine, const struct saga *saga,
+                      const struct journal_entry *entry);
+/* All that it waits for is held; or somebody brakes or limits something of it. */
+bool handlers_waits_held(const struct slot *slot);
+bool handlers_waits_braked(const struct slot *slot);
+int64_t handlers_due_at(const struct engine *engine);
+void handlers_free(struct engine *engine);
 
 #define COUNT(engine, name, n)                                                                     \
     atomic_fetch_add_explicit(&(engine)->counters.name, (n), memory_order_relaxed)

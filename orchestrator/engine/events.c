@@ -214,9 +214,10 @@ static void status_row(void *ctx, const struct dispatch_handler_view *view)
         return; /* a shorter answer */
     status->handlers = rows;
     struct engine_handler_status *row = &rows[status->handler_count];
-    *row = (struct engine_handler_status){ mem_strdup(view->name), view->workers,
-                                           view->credit,           view->ready,
-                                           view->leased,           view->served };
+    *row = (struct engine_handler_status){
+        mem_strdup(view->name), view->workers,   view->credit, view->ready,
+        view->leased,           view->oldest_ms, view->served
+    };
     if (row->handler)
         status->handler_count++;
 }
@@ -277,6 +278,9 @@ void events_take(struct engine *engine)
         }
         case ENGINE_STARTED:
             nodes_started(engine, CONTAINER(event, struct engine_started, event));
+            break;
+        case ENGINE_HANDLERS_CHANGED:
+            handlers_changed(engine, event);
             break;
         case ENGINE_STOP:
             engine->stopping = true;

@@ -149,6 +149,14 @@ static bool has_room(const struct engine *engine)
     return atomic_load(&engine->counters.sagas_resident) < engine->options.resident_max;
 }
 
+/* What waits for held handlers alone may fill half of it, so that the rest is left to what runs. */
+static bool has_room_for(const struct engine *engine, const struct slot *slot)
+{
+    int64_t most = engine->options.resident_max;
+    return atomic_load(&engine->counters.sagas_resident) <
+           (handlers_waits_held(slot) ? most / 2 : most);
+}
+
 static void uids_load(struct engine *engine, const struct store_op *op, bool adopted)
 {
     for (size_t i = 0; i < op->uid_count; i++) {
@@ -309,7 +317,8 @@ void nodes_fill_batch(struct engine *engine)
 {
     if (!engine->beat_in_flight && engine->beat_at <= engine->now_mono)
         nodes_beat(engine, engine->joined ? STORE_BEAT : STORE_BEAT_JOIN);
-    if (!engine->member)
+    handlers_fill_batch(engine);
+    if (!engine->member || !engine->handlers_known)
         return;
     started_take(engine);
     bool loads_wait = engine->runnable_count >= LOAD_CHUNK;
@@ -335,7 +344,7 @@ int64_t nodes_due_at(const struct engine *engine)
     int64_t at = INT64_MAX;
     if (!engine->beat_in_flight)
         at = engine->beat_at;
-    if (!engine->member)
+    if (!engine->member || !engine->handlers_known)
         return at;
     if (engine->owning && !engine->own_in_flight)
         return engine->now_mono;
@@ -405,7 +414,7 @@ int64_t nodes_let_go_at(struct engine *engine, const struct slot *slot)
     bool far = saga_due_at(slot->saga) > now + FAR_MS;
     if (saga_row(slot->saga)->state == SAGA_PARKED)
         return far ? engine->now_mono : INT64_MAX;
-    if (!has_room(engine)) { /* who comes to rest last leaves first */
+    if (!has_room_for(engine, slot)) { /* who comes to rest last leaves first */
         const struct dispatch_handler *handler = waits_for(engine, slot);
         int64_t grantable_at = saga_grantable_at(slot->saga, now);
         bool leaves =

@@ -225,7 +225,7 @@ static int wait_put(struct engine *engine, struct slot *slot, const struct grant
     struct dispatch_handler *handler = dispatch_handler(engine->dispatch, what->rule->handler);
     struct wait *wait = slot->first_wait.slot ? mem_calloc(1, sizeof *wait) : &slot->first_wait;
     if (!handler || !wait ||
-        dispatch_ready_put(handler, saga_definition(slot->saga), &wait->ready)) {
+        dispatch_ready_put(handler, saga_definition(slot->saga), what->since_ms, &wait->ready)) {
         if (wait)
             wait_free(slot, wait);
         return -1;
@@ -267,7 +267,12 @@ static void ready_update(struct engine *engine, struct slot *slot)
     slot->ready_since = engine->now_mono;
 }
 
-enum { LEARN_AGAIN_MS = 60 * 1000 };
+enum {
+    LEARN_AGAIN_MS = 60 * 1000,
+    /* What becomes due is not known while a handler is braked: it is looked at again so often, up
+     * to twice as late, so that a release need not touch each saga that waits. */
+    BRAKED_LOOK_MS = 30 * 1000,
+};
 
 /* The next look at it. */
 static void timer_set(struct engine *engine, struct slot *slot, int64_t at)
@@ -301,6 +306,11 @@ static void timer_update(struct engine *engine, struct slot *slot)
         at = let_go_at;
     if (slot->look_at && slot->leases && slot->look_at < at)
         at = slot->look_at;
+    if (due == INT64_MAX && handlers_waits_braked(slot)) {
+        int64_t look_at =
+            engine->now_mono + BRAKED_LOOK_MS + (int64_t)rng_below(&engine->rng, BRAKED_LOOK_MS);
+        at = look_at < at ? look_at : at;
+    }
     if (at == INT64_MAX)
         heap_remove(&engine->timers, &slot->timer);
     else

@@ -60,18 +60,29 @@ static void slot_fly(struct engine *engine, struct slot *slot, struct flight *fl
     flight_add(engine, flight);
 }
 
+/* May this operation be granted before those who wait for its handler? Where that is braked or
+ * limited nobody passes them: there it is long until their turn. */
+enum passing { PASSES_NOBODY, PASSES_UNLIMITED, PASSES_ALL };
+
+static bool may_pass(const struct dispatch_handler *handler, enum passing passing)
+{
+    return passing == PASSES_ALL || dispatch_handler_ready(handler) == 0 ||
+           (passing == PASSES_UNLIMITED && !dispatch_gate(handler)->in_order);
+}
+
 /* Adds the grant of what comes next to the transition, if a worker has room for it: a finish and
  * the next lease are one commit. */
 static void grant_try(struct engine *engine, struct slot *slot, struct flight *flight,
-                      bool may_pass_waiting)
+                      enum passing passing)
 {
     struct grantable what[LIMIT_STEPS];
     size_t count = saga_grantable(slot->saga, engine_db_now(engine), what, LIMIT_STEPS), i = 0;
+    bool by_itself = transition_is_empty(&flight->transition);
     struct dispatch_subscription *subscription = NULL;
     for (; i < count && !subscription; i++) {
         struct dispatch_handler *handler =
             dispatch_handler(engine->dispatch, what[i].rule->handler);
-        if (handler && (may_pass_waiting || dispatch_handler_ready(handler) == 0))
+        if (handler && may_pass(handler, passing) && (by_itself || !what[i].held_ms))
             subscription = dispatch_reserve(handler);
     }
     if (!subscription)
@@ -221,7 +232,7 @@ static bool start_step(struct engine *engine, struct start_item *item)
     flight->work = &item->work;
     memcpy(flight->op.input_digest, item->digest, sizeof item->digest);
     if (!item->suspect)
-        grant_try(engine, slot, flight, false);
+        grant_try(engine, slot, flight, PASSES_NOBODY);
     slot->suspect = item->tries > 0;
     slot_fly(engine, slot, flight, STORE_START);
     return true;
@@ -266,7 +277,7 @@ static enum stepped fly_or_answer(struct engine *engine, struct slot *slot, stru
         return STEPPED_ON;
     }
     if (!transition_loses_stream(slot->saga, &flight->transition))
-        grant_try(engine, slot, flight, true);
+        grant_try(engine, slot, flight, PASSES_UNLIMITED);
     slot_fly(engine, slot, flight, STORE_TRANSITION);
     return STEPPED_FLIGHT;
 }
@@ -559,7 +570,7 @@ static void step_ready(struct engine *engine, size_t limit)
             slot_make_runnable(engine, slot);
             return;
         }
-        grant_try(engine, slot, flight, true);
+        grant_try(engine, slot, flight, PASSES_ALL);
         if (transition_is_empty(&flight->transition)) {
             flight_free(engine, flight);
             slot_settle(engine, slot);
@@ -620,8 +631,9 @@ static void step_key_loads(struct engine *engine)
 void step_fill_batch(struct engine *engine)
 {
     size_t limit = engine->options.batch_limit;
+    dispatch_gates_turn(engine->dispatch, engine->now_mono); /* nothing is in flight */
     nodes_fill_batch(engine);
-    if (!engine->member)
+    if (!engine->member || !engine->handlers_known)
         return;
     definitions_fill_batch(engine);
     step_key_loads(engine);

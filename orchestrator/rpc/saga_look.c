@@ -1,9 +1,13 @@
 #include "rpc/saga_look.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
+#include "rpc/handler_reply.h"
 #include "schema/definition_types.h"
 #include "wire/definition_codec.h"
 #include "wire/saga_codec.h"
+
+#include <string.h>
 
 enum { SERVED_BY_MAX = 100 };
 
@@ -17,6 +21,7 @@ static void finish(struct saga_look *look, const struct err *err)
 {
     struct saga *saga = TAKE(look->saga);
     struct definition *definition = TAKE(look->definition);
+    mem_free(TAKE(look->held.list));
     look->done(look, err ? NULL : look->message, saga, err);
     (void)saga_free(saga);             /* always NULL */
     (void)definition_free(definition); /* as well */
@@ -27,11 +32,63 @@ static void refuse(struct query *base, const struct err *err)
     finish(look_of(base), err);
 }
 
-/* On the reader's thread. */
-static void run_answer(struct query *base, struct store_reader *reader)
+/* A saga can be looked at however much its steps have answered: ListJournal has it all. */
+static void fit_into_message(Saga__V1__Saga *message)
 {
-    (void)reader;
-    finish(look_of(base), NULL);
+    size_t size = saga__v1__saga__get_packed_size(message);
+    while (size > RPC_REPLY_BYTES_MAX) {
+        Saga__V1__StepStatus *largest = NULL;
+        for (size_t i = 0; i < message->n_steps; i++)
+            if (!largest || message->steps[i]->output.len > largest->output.len)
+                largest = message->steps[i];
+        if (!largest || !largest->output.len)
+            return; /* its reply says so */
+        largest->output_bytes_left_out = (int64_t)largest->output.len;
+        largest->output = (ProtobufCBinaryData){ 0, NULL };
+        size = saga__v1__saga__get_packed_size(message);
+    }
+}
+
+static void attach(struct operation_rule *rule, const char *handler, const struct held_times *held)
+{
+    for (; rule && rule->handler; rule = rule->probe)
+        if (strcmp(rule->handler, handler) == 0)
+            rule->held = held;
+}
+
+/* The handler that it waits for, if somebody holds or limits it; then until when it waits is told
+ * by when that was so. */
+static int add_brake(struct saga_look *look, struct store_reader *reader, struct err *err)
+{
+    const char *name = look->message->waiting->handler;
+    int32_t workers = look->message->waiting->workers_connected;
+    struct handlers_look found = { .breaker_failures =
+                                       engine_breaker_failures(look->query.server->engine) };
+    int rc = handlers_look_read(&found, reader, name, err);
+    const struct store_handler_view *view = rc ? NULL : handlers_look_find(&found, name);
+    Saga__V1__Handler *brake = view ? handlers_look_message(&found, look->arena, name) : NULL;
+    if (view && !brake)
+        rc = err_set(err, ERR_NOMEM, "handler");
+    bool said = view && (handler_is_braked(&view->row) || view->row.rate_milli || view->row.cap);
+    handlers_look_done(&found);
+    if (rc || !view)
+        return rc;
+    rc = store_reader_held_times(reader, brake->handler, &look->held, err);
+    for (size_t i = 0; !rc && i < look->definition->step_count; i++) {
+        attach(&look->definition->steps[i].action, brake->handler, &look->held);
+        attach(&look->definition->steps[i].compensation, brake->handler, &look->held);
+    }
+    if (!rc && look->held.count)
+        rc = saga_to_message(look->arena, look->saga, look->full, clock_wall_ms(&clock_system),
+                             &look->message, err);
+    if (!rc)
+        fit_into_message(look->message);
+    Saga__V1__Waiting *waiting = rc ? NULL : look->message->waiting;
+    if (waiting && waiting->kind == SAGA__V1__WAIT_KIND__WAIT_KIND_WORKER) {
+        waiting->workers_connected = workers;
+        waiting->brake = said && strcmp(waiting->handler, brake->handler) == 0 ? brake : NULL;
+    }
+    return rc;
 }
 
 static int add_served_by(struct saga_look *look, struct store_reader *reader, struct err *err)
@@ -51,12 +108,20 @@ static int add_served_by(struct saga_look *look, struct store_reader *reader, st
     return look->arena->oom ? err_set(err, ERR_NOMEM, "saga") : 0;
 }
 
-/* On the reader's thread: nobody serves it here. */
-static void run_elsewhere(struct query *base, struct store_reader *reader)
+static bool waits_for_worker(const struct saga_look *look)
+{
+    const Saga__V1__Waiting *waiting = look->message->waiting;
+    return waiting && waiting->kind == SAGA__V1__WAIT_KIND__WAIT_KIND_WORKER;
+}
+
+/* On the reader's thread. */
+static void run_answer(struct query *base, struct store_reader *reader)
 {
     struct saga_look *look = look_of(base);
     struct err err;
-    int rc = add_served_by(look, reader, &err);
+    int rc = waits_for_worker(look) ? add_brake(look, reader, &err) : 0;
+    if (!rc && waits_for_worker(look) && !look->message->waiting->workers_connected)
+        rc = add_served_by(look, reader, &err); /* nobody serves it here */
     finish(look, rc ? &err : NULL);
 }
 
@@ -70,7 +135,7 @@ static void on_status(struct engine_event *event)
         workers += status->handlers[i].workers;
     look->message->waiting->workers_connected = (int32_t)workers;
     engine_status_done(status);
-    look->query.run = workers ? run_answer : run_elsewhere;
+    look->query.run = run_answer;
     query_post_back(&look->query);
 }
 
@@ -96,23 +161,6 @@ static int add_types(struct store_reader *reader, struct definition *definition,
         rc = definition_types_add(definition, &stored.descriptors, err);
     store_definition_done(&stored);
     return rc;
-}
-
-/* A saga can be looked at however much its steps have answered: ListJournal has it all. */
-static void fit_into_message(Saga__V1__Saga *message)
-{
-    size_t size = saga__v1__saga__get_packed_size(message);
-    while (size > RPC_REPLY_BYTES_MAX) {
-        Saga__V1__StepStatus *largest = NULL;
-        for (size_t i = 0; i < message->n_steps; i++)
-            if (!largest || message->steps[i]->output.len > largest->output.len)
-                largest = message->steps[i];
-        if (!largest || !largest->output.len)
-            return; /* its reply says so */
-        largest->output_bytes_left_out = (int64_t)largest->output.len;
-        largest->output = (ProtobufCBinaryData){ 0, NULL };
-        size = saga__v1__saga__get_packed_size(message);
-    }
 }
 
 static int load(struct saga_look *look, struct store_reader *reader, struct err *err)

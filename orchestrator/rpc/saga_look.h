@@ -22,6 +22,7 @@ struct saga_look { /* zeroed, but for what is asked; lives until it is done */
     struct saga *saga;
     Saga__V1__Saga *message;
     struct engine_status status;
+    struct held_times held; /* of the handler that it waits for */
 };
 
 /* `call` is whose query it is: a call that is not open any more is not looked for. `admitted`: past

@@ -31,6 +31,8 @@ static bool op_is_write(const struct store_op *op)
     case STORE_ADOPT:
     case STORE_LET_GO:
     case STORE_HEARTBEAT:
+    case STORE_HANDLERS:
+    case STORE_HANDLER:
         return true;
     case STORE_LOAD_UID:
         return op->take;

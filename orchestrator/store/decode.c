@@ -6,7 +6,7 @@
 
 #define PG_EPOCH_US INT64_C(946684800000000) /* 2000-01-01 in Unix microseconds */
 
-static void columns_fault(struct columns *columns, const char *what)
+void columns_fault(struct columns *columns, const char *what)
 {
     if (columns->failed)
         return;
@@ -25,7 +25,7 @@ static void columns_nomem(struct columns *columns)
     columns->failed = true;
 }
 
-static bool is_null(const struct columns *columns)
+bool columns_is_null(const struct columns *columns)
 {
     return columns->at >= PQnfields(columns->result) ||
            PQgetisnull(columns->result, columns->row, columns->at);
@@ -34,7 +34,7 @@ static bool is_null(const struct columns *columns)
 /* The bytes of a value that must have this size; NULL (and a fault) if not. */
 static const uint8_t *fixed(struct columns *columns, int size)
 {
-    if (is_null(columns)) {
+    if (columns_is_null(columns)) {
         columns_fault(columns, "is NULL");
         return NULL;
     }
@@ -62,7 +62,7 @@ bool columns_bool(struct columns *columns)
 
 int16_t columns_int2(struct columns *columns, int16_t if_null)
 {
-    if (is_null(columns)) {
+    if (columns_is_null(columns)) {
         columns->at++;
         return if_null;
     }
@@ -88,7 +88,7 @@ int64_t columns_int8(struct columns *columns)
 struct uuid columns_uuid(struct columns *columns, bool *ret_present)
 {
     struct uuid uuid = { { 0 } };
-    *ret_present = !is_null(columns);
+    *ret_present = !columns_is_null(columns);
     if (*ret_present) {
         const uint8_t *at = fixed(columns, sizeof uuid.bytes);
         if (at)
@@ -101,7 +101,7 @@ struct uuid columns_uuid(struct columns *columns, bool *ret_present)
 const char *columns_borrow(struct columns *columns)
 {
     const char *text =
-        is_null(columns) ? NULL : PQgetvalue(columns->result, columns->row, columns->at);
+        columns_is_null(columns) ? NULL : PQgetvalue(columns->result, columns->row, columns->at);
     columns->at++;
     return text;
 }
@@ -118,7 +118,7 @@ char *columns_text(struct columns *columns)
 struct bytes columns_bytes(struct columns *columns)
 {
     struct bytes bytes = { NULL, 0 };
-    if (!is_null(columns) && !columns->failed) {
+    if (!columns_is_null(columns) && !columns->failed) {
         int size = PQgetlength(columns->result, columns->row, columns->at);
         if (mem_bytes_copy(PQgetvalue(columns->result, columns->row, columns->at), (size_t)size,
                            &bytes) != 0)
@@ -141,7 +141,7 @@ int64_t decode_time_pg(int64_t unix_us)
 
 int64_t columns_time_ms(struct columns *columns)
 {
-    if (is_null(columns)) {
+    if (columns_is_null(columns)) {
         columns->at++;
         return 0;
     }
@@ -183,7 +183,7 @@ enum park_reason columns_park_reason(struct columns *columns)
 
 static void required_text(struct columns *columns, char **ret)
 {
-    if (is_null(columns))
+    if (columns_is_null(columns))
         columns_fault(columns, "is NULL");
     *ret = columns_text(columns);
 }
@@ -263,7 +263,7 @@ static uint8_t columns_reason(struct columns *columns, enum entry_kind kind)
     if (kind == ENTRY_PARK) {
         return (uint8_t)columns_park_reason(columns);
     }
-    if (!is_null(columns))
+    if (!columns_is_null(columns))
         columns_fault(columns, "is set on an entry of this kind");
     columns->at++;
     return 0;
@@ -293,9 +293,10 @@ int decode_entry(const PGresult *result, int row, const struct uuid *uid, struct
     entry.error_code = columns_text(&columns);
     entry.error_message = columns_text(&columns);
     entry.reason = columns_reason(&columns, entry.kind);
-    entry.about = is_null(&columns) ? (columns.at++, 0) : columns_int8(&columns);
+    entry.about = columns_is_null(&columns) ? (columns.at++, 0) : columns_int8(&columns);
     entry.actor = columns_text(&columns);
     entry.signal_id = columns_text(&columns);
+    entry.held_ms = columns_is_null(&columns) ? (columns.at++, 0) : columns_int8(&columns);
     if (columns.failed) {
         journal_entry_done(&entry);
         return (int)err->code;
@@ -333,7 +334,7 @@ int decode_key(const PGresult *result, int row, struct store_key *ret, struct er
     if (digest)
         memcpy(key.input_digest, digest, sizeof key.input_digest);
     columns.at++;
-    key.ended = !is_null(&columns);
+    key.ended = !columns_is_null(&columns);
     COLUMNS_WORD(&columns, saga_state_parse, &key.final_state, false);
     if (columns.failed)
         return (int)err->code;

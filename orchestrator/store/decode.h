@@ -19,6 +19,9 @@ struct columns {
     struct err *err;
 };
 
+bool columns_is_null(const struct columns *columns);
+/* The value at hand is not as it must be. */
+void columns_fault(struct columns *columns, const char *what);
 bool columns_bool(struct columns *columns);
 int16_t columns_int2(struct columns *columns, int16_t if_null);
 int32_t columns_int4(struct columns *columns);

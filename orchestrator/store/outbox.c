@@ -9,7 +9,7 @@
 enum {
     CALL_MS = 6000, /* a second longer than a statement may run */
     SLICE_SHARDS = 256 / OUTBOX_SLICES,
-    AFTER_ENTRY = 21, /* the column of OUTBOX_PAGE behind the entry */
+    AFTER_ENTRY = 22, /* the column of OUTBOX_PAGE behind the entry */
 };
 
 struct store_outbox {

@@ -61,7 +61,8 @@ static int ensure_connected(struct store_reader *reader, struct err *err)
         return (int)err->code;
     if (prepare(conn, read_stmts, READ_COUNT, err) != 0 ||
         prepare(conn, kafka_stmts, KAFKA_STMT_COUNT, err) != 0 ||
-        prepare(conn, find_stmts, FIND_COUNT, err) != 0)
+        prepare(conn, find_stmts, FIND_COUNT, err) != 0 ||
+        prepare(conn, handler_stmts, HANDLER_STMT_COUNT, err) != 0)
         return (int)err->code;
     reader->conn = TAKE(conn);
     return 0;

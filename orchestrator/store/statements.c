@@ -1,13 +1,15 @@
 #include "store/statements.h"
 #include "store/columns.h"
 
+#include "store/handler_sql.h"
+
 #include <assert.h>
 
 /* As SAGA_COLUMNS (columns.h). */
 #define ENTRY_COLUMNS                                                                              \
     "j.seq, j.fence, j.kind, j.step_index, j.operation, j.try, j.worker, j.leased_at,"             \
     " j.attempt_until, j.lease_until, j.outcome, j.finished_at, j.retry_at, j.output,"             \
-    " j.error_code, j.error_message, j.reason, j.about, j.actor, j.signal_id"
+    " j.error_code, j.error_message, j.reason, j.about, j.actor, j.signal_id, j.held_ms"
 /* The same list as in the predicates of the indexes saga_owner, saga_wake and saga_waiting. */
 #define OPEN_STATES "s.state IN ('RUNNING', 'COMPENSATING', 'PARKED')"
 /* The same where the key finds the row; said so that no plan goes over those indexes instead. */
@@ -195,6 +197,15 @@ const struct stmt stmts[STMT_COUNT] = {
         " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " GRANT_ROWS_FROM_3 ") AS u"
         " ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
 
+    /* The same after a wait in which its handler was braked. */
+    [STMT_GRANT_HELD] = { "grant_held", 14,
+        { OID_INT2_ARRAY, OID_UUID_ARRAY, GRANT_PARAMS, OID_INT8_ARRAY, OID_TEXT },
+        "INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"
+        " worker, leased_at, attempt_until, lease_until, actor, held_ms)"
+        " SELECT " GRANT_VALUES("u", "$14") ", u.held_ms"
+        " FROM (SELECT " U(1, shard) ", " U(2, uid) ", " GRANT_ROWS_FROM_3 ", " U(13, held_ms)
+        ") AS u ON CONFLICT DO NOTHING RETURNING saga_uid, seq, now()" },
+
     /* It looks at its lease alone; whose the saga is is asked where there are several nodes. */
     [STMT_FINISH] = { "finish", 11, { FINISH_PARAMS, OID_BOOL, OID_TEXT },
         "UPDATE journal e" FINISH_SET
@@ -329,6 +340,31 @@ const struct stmt stmts[STMT_COUNT] = {
         " SELECT (NOT $5)::int4 + (SELECT count(*)::int4 FROM node n WHERE n.name <> $1"
         " AND n.heartbeat_at >= now() - $3 * interval '1 millisecond'),"
         " NOT coalesce((SELECT p.heartbeat_at >= b.dead_before FROM p), false), now() FROM b" },
+
+    [STMT_HANDLER] = { "handler", 15, { HANDLER_SET_PARAMS }, HANDLER_SET },
+    /* Says what this node has of them, and reads them all, with their times where its version
+     * ($2) is not the stored one. A few rows. */
+    [STMT_HANDLERS] = { "handlers", 9,
+        { OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_BOOL_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY,
+          OID_BOOL_ARRAY, OID_INT8_ARRAY, OID_TEXT, OID_INT8 },
+        "WITH u AS MATERIALIZED (SELECT " U(1, name) ", " U(2, version) ", " U(3, counts) ", "
+        U(4, waiting) ", " U(5, leased) ", " U(6, served) ", " U(7, oldest_ms) "),"
+        " c AS (INSERT INTO handler_node (handler, node, waiting, leased, served, oldest_at, seen_at)"
+        " SELECT u.name, $8, u.waiting, u.leased, u.served,"
+        " timestamptz 'epoch' + u.oldest_ms * interval '1 millisecond', now() FROM u WHERE u.counts"
+        " ON CONFLICT (handler, node) DO UPDATE SET waiting = EXCLUDED.waiting,"
+        " leased = EXCLUDED.leased, served = EXCLUDED.served, oldest_at = EXCLUDED.oldest_at,"
+        " seen_at = EXCLUDED.seen_at)"
+        " SELECT now(), " HANDLER_COLUMNS ", (SELECT count(*)::int4 FROM handler_node n"
+        " WHERE n.handler = h.name AND n.node <> $8 AND n.served AND " HANDLER_NODE_LIVES "),"
+        " h.release_rate IS NOT NULL AND NOT EXISTS (SELECT FROM handler_node n"
+        " WHERE n.handler = h.name AND n.node <> $8 AND n.waiting > 0 AND " HANDLER_NODE_LIVES ")"
+        " AND NOT EXISTS (SELECT FROM saga s WHERE s.waiting_handler = h.name AND s.owner IS NULL"
+        " AND " OPEN_STATES "), u.version IS DISTINCT FROM h.version, t.from_at, t.until_at"
+        " FROM handler h LEFT JOIN u ON u.name = h.name LEFT JOIN LATERAL (SELECT o.from_at,"
+        " o.until_at FROM handler_hold o WHERE o.handler = h.name"
+        " AND u.version IS DISTINCT FROM h.version ORDER BY o.from_at DESC LIMIT $9) t ON true"
+        " ORDER BY h.name, t.from_at" },
 
     /* What may have happened, as (seq, part) of the outbox; an event is what did, in this
      * transaction, whatever became of the rest of its transition. */

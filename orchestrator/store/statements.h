@@ -36,13 +36,14 @@ struct stmt {
 
 /* The engine's connection. The writing ones, in the order in which a transaction runs them, return
  * (saga_uid, seq, now()) of each row that took effect as a whole; what is missing was refused.
- * (ADOPT: uids; HEARTBEAT: what it found.) */
+ * (ADOPT: uids; HEARTBEAT: what it found; HANDLER: its version; HANDLERS: rows.) */
 enum stmt_id {
     STMT_TAKE,
     STMT_EXTEND,
     STMT_START,
     STMT_START_SUSPECT,
     STMT_GRANT,
+    STMT_GRANT_HELD,
     STMT_FINISH,
     STMT_FINISH_GRANT,
     STMT_PHASE,
@@ -51,6 +52,8 @@ enum stmt_id {
     STMT_LET_GO,
     STMT_ADOPT,
     STMT_HEARTBEAT,
+    STMT_HANDLER,
+    STMT_HANDLERS,
     STMT_WRITE_COUNT,
     STMT_EVENTS =
         STMT_WRITE_COUNT, /* returns nothing: behind what it looks at, in one transaction */
@@ -213,6 +216,17 @@ enum kafka_stmt_id {
     KAFKA_STMT_COUNT
 };
 extern const struct stmt kafka_stmts[KAFKA_STMT_COUNT];
+
+/* Handlers for people, on the reader's connection (statements_handlers.c). */
+enum handler_stmt_id {
+    HANDLER_ROW,
+    HANDLER_CHANGE,
+    HANDLER_LIST,
+    HANDLER_TIMES,
+    HANDLER_LET_GO_ABOUT,
+    HANDLER_STMT_COUNT
+};
+extern const struct stmt handler_stmts[HANDLER_STMT_COUNT];
 
 /* The connection of retention (statements_retention.c). */
 enum purge_stmt_id { PURGE_PICK, PURGE_LINES, PURGE_DELETE, PURGE_FORGET, PURGE_SAY, PURGE_COUNT };

@@ -13,7 +13,7 @@
 #define ENTRY_WITHOUT_OUTPUT                                                                       \
     "j.seq, j.fence, j.kind, j.step_index, j.operation, j.try, j.worker, j.leased_at,"             \
     " j.attempt_until, j.lease_until, j.outcome, j.finished_at, j.retry_at, NULL::bytea,"          \
-    " j.error_code, j.error_message, j.reason, j.about, j.actor, j.signal_id"
+    " j.error_code, j.error_message, j.reason, j.about, j.actor, j.signal_id, j.held_ms"
 
 const struct stmt outbox_stmts[OUTBOX_COUNT] = {
     /* clang-format off */

@@ -37,8 +37,18 @@ void store_saga_done(struct store_saga *saga)
     *saga = (struct store_saga){ 0 };
 }
 
+void store_handlers_done(struct store_op *op)
+{
+    for (size_t i = 0; i < op->stored_count; i++)
+        mem_free(op->stored[i].times);
+    mem_free(op->stored);
+    op->stored = NULL;
+    op->stored_count = 0;
+}
+
 void store_op_done(struct store_op *op)
 {
+    store_handlers_done(op);
     for (size_t i = 0; i < op->saga_count; i++)
         store_saga_done(&op->sagas[i]);
     mem_free(op->sagas);

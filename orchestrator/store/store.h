@@ -11,6 +11,7 @@
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
+#include "core/handler.h"
 #include "core/limits.h"
 #include "core/saga.h"
 
@@ -32,6 +33,8 @@ enum store_op_kind {
     STORE_ADOPT,     /* makes sagas that nobody drives this node's, and says which (their uids) */
     STORE_LET_GO,    /* one saga has no owner any more; says when and for whom it is to be found */
     STORE_HEARTBEAT, /* this node lives, joins or leaves */
+    STORE_HANDLERS,  /* says what this node has of handlers, and reads them all */
+    STORE_HANDLER,   /* one handler is changed, unless somebody was first (LOST) */
 };
 
 enum store_result {
@@ -62,6 +65,22 @@ struct store_saga { /* a loaded saga; contents owned until consumed by saga_repl
     bool mine;       /* the row's owner is this node */
 };
 void store_saga_done(struct store_saga *saga);
+
+struct store_handler_count { /* borrowed */
+    const char *handler;
+    int64_t version; /* that the node knows; 0: none */
+    bool says;       /* it is braked or limited, so the others are told the rest */
+    int64_t waiting, leased, oldest_ms;
+    bool served;
+};
+struct store_handler { /* as it is stored */
+    struct handler row;
+    int32_t others;          /* nodes besides this one that serve it */
+    bool drained;            /* released gradually, and nothing waits for it but here */
+    bool is_new;             /* its version was not known: `times` are all of its times */
+    struct held_time *times; /* owned; in order */
+    size_t time_count, time_capacity;
+};
 
 struct store_op {
     enum store_op_kind kind;
@@ -115,6 +134,13 @@ struct store_op {
     enum store_beat { STORE_BEAT, STORE_BEAT_JOIN, STORE_BEAT_LEAVE } beat;
     struct uuid instance; /* of this process: joining ends the earlier instance of the same name */
 
+    /* HANDLERS: borrowed */
+    const struct store_handler_count *counts;
+    size_t count_count;
+    /* HANDLER: what it is to be; borrowed */
+    const struct handler *handler;
+    struct handler_effect effect;
+
     /* results, owned by the operation: store_op_done frees what was not taken */
     struct store_key key;
     struct store_saga *sagas; /* LOAD_UID, LOAD_KEY: one */
@@ -122,6 +148,8 @@ struct store_op {
     bool taken;               /* LOAD_UID with `take`: it was another's, or nobody's */
     struct uuid *uids;        /* OWN, ADOPT */
     size_t uid_count;
+    struct store_handler *stored; /* HANDLERS */
+    size_t stored_count;
     bool not_owner;      /* TRANSITION: it is another node's; load it before anything follows */
     int32_t nodes_alive; /* HEARTBEAT: this one included */
     bool was_dead;       /* HEARTBEAT: none for dead_ms, or none at all: others may have adopted */
@@ -132,6 +160,7 @@ struct store_op {
     char *pause_reason; /* "" where none was given; NULL: not paused */
 };
 void store_op_done(struct store_op *op);
+void store_handlers_done(struct store_op *op); /* of it the handlers alone */
 
 enum { STORE_GRANTER_SIZE = LIMIT_WORKER_BYTES + 14 };
 /* What a process writes as `actor` of the leases that it grants: "node/" and 12 hex digits of its

@@ -1,6 +1,7 @@
 #include "store/write.h"
 
 #include "store/decode.h"
+#include "store/handlers.h"
 
 #include <string.h>
 
@@ -24,7 +25,9 @@ static bool transition_stmt(const struct store_op *op, enum stmt_id *ret)
         return !t->finishes && !appends && !t->phase_change;
     }
     if (appends && !t->changes_row && grants_only(op))
-        *ret = t->finishes ? STMT_FINISH_GRANT : STMT_GRANT;
+        *ret = t->finishes                ? STMT_FINISH_GRANT
+               : appended(op, 0)->held_ms ? STMT_GRANT_HELD
+                                          : STMT_GRANT;
     else if (appends)
         /* Also evidence that leaves the row as it is: only the locked row tells that no end came
          * before it, since an end has no entry. */
@@ -49,6 +52,8 @@ int write_route(struct store_op *op, struct write *ret, struct err *err)
         write.uid = op->uid;
     } else if (op->kind == STORE_ADOPT || op->kind == STORE_HEARTBEAT) {
         write.stmt = op->kind == STORE_ADOPT ? STMT_ADOPT : STMT_HEARTBEAT;
+    } else if (op->kind == STORE_HANDLERS || op->kind == STORE_HANDLER) {
+        write.stmt = op->kind == STORE_HANDLERS ? STMT_HANDLERS : STMT_HANDLER;
     } else if (op->kind == STORE_START) {
         bool suspect = t->append_count == 1 && appended(op, 0)->kind == ENTRY_SUSPECT;
         if (t->finishes || t->changes_row || t->late_row ||
@@ -355,9 +360,18 @@ static void put(struct params *params, const struct write *write, const char *no
         params_int8(params, appended(op, 0)->leased_at_ms);
         params_text(params, appended(op, 0)->actor);
         break;
+    case STMT_HANDLERS:
+        handlers_put_counts(params, op, node);
+        break;
+    case STMT_HANDLER:
+        handlers_put_change(params, op->handler, &op->effect);
+        break;
     case STMT_GRANT:
+    case STMT_GRANT_HELD:
         put_place(params, &write->uid);
         put_grant(params, op);
+        if (write->stmt == STMT_GRANT_HELD)
+            params_int8(params, appended(op, 0)->held_ms);
         break;
     case STMT_FINISH_GRANT:
         put_finish(params, op, &write->uid);
@@ -395,7 +409,8 @@ void write_fill(struct params *params, const struct write *writes, size_t count,
         asks_owner = asks_owner || writes[i].op->asks_owner;
     if (stmt == STMT_FINISH)
         params_bool(params, asks_owner);
-    if (stmt == STMT_START || stmt == STMT_GRANT || stmt == STMT_FINISH_GRANT || stmt == STMT_PHASE)
+    if (stmt == STMT_START || stmt == STMT_GRANT || stmt == STMT_GRANT_HELD ||
+        stmt == STMT_FINISH_GRANT || stmt == STMT_PHASE)
         params_text(params, self->granter);
     if (stmt == STMT_START || stmt == STMT_START_SUSPECT || stmt == STMT_FINISH ||
         stmt == STMT_PHASE || stmt == STMT_TAKE || stmt == STMT_LET_GO)
@@ -460,7 +475,10 @@ bool write_fill_events(struct params *params, const struct write *writes, size_t
 
 size_t write_rows_max(enum stmt_id stmt)
 {
-    return stmt == STMT_ADOPT || stmt == STMT_HEARTBEAT ? 1 : WRITE_ROWS_MAX;
+    return stmt == STMT_ADOPT || stmt == STMT_HEARTBEAT || stmt == STMT_HANDLERS ||
+                   stmt == STMT_HANDLER
+               ? 1
+               : WRITE_ROWS_MAX;
 }
 
 static int take_heartbeat(const PGresult *result, struct write *write, struct err *err)
@@ -493,6 +511,24 @@ static struct write *find(struct write *writes, size_t count, const struct uuid 
     return low < count && compare_place(&writes[low], uid, seq) == 0 ? &writes[low] : NULL;
 }
 
+static int take_handlers(const PGresult *result, struct write *write, struct err *err)
+{
+    write->applied = true;
+    return handlers_take(result, write->op, &write->now_ms, err);
+}
+
+/* No row: somebody was first. */
+static int take_handler(const PGresult *result, struct write *write, struct err *err)
+{
+    struct columns columns = { .result = result, .table = "handler", .err = err };
+    if (PQntuples(result) == 0)
+        return 0;
+    (void)columns_int8(&columns); /* its version */
+    write->now_ms = columns_time_ms(&columns);
+    write->applied = !columns.failed;
+    return columns.failed ? (int)err->code : 0;
+}
+
 static int take_adopted(const PGresult *result, struct write *write, struct err *err)
 {
     write->applied = true;
@@ -505,6 +541,10 @@ int write_mark(const PGresult *result, struct write *writes, size_t count, struc
         return take_adopted(result, writes, err);
     if (writes[0].stmt == STMT_HEARTBEAT)
         return take_heartbeat(result, writes, err);
+    if (writes[0].stmt == STMT_HANDLERS)
+        return take_handlers(result, writes, err);
+    if (writes[0].stmt == STMT_HANDLER)
+        return take_handler(result, writes, err);
     const char *name = stmts[writes[0].stmt].name;
     struct columns columns = { .result = result, .table = name, .err = err };
     for (int row = 0; row < PQntuples(result); row++) {

@@ -418,6 +418,11 @@ int journal_entry_to_message(struct arena *arena, const struct definition *defin
     message->about = entry->about;
     message->actor = entry->actor;
     message->signal_id = entry->signal_id;
+    if (entry->held_ms) {
+        message->held = message_new(arena, &google__protobuf__duration__descriptor);
+        if (message->held)
+            duration_from_ms(entry->held_ms, message->held);
+    }
     if (arena->oom)
         return err_set(err, ERR_NOMEM, "journal entry");
     *ret = message;

@@ -5,6 +5,7 @@
 #include "fuzz.h"
 #include "rpc/queries.h"
 #include "rpc/request.h"
+#include "store/reader_handlers.h"
 #include "store/reader_retention.h"
 #include "wire/definition_codec.h"
 #include "wire/scan.h"
@@ -157,6 +158,12 @@ const struct engine_counters *engine_counters(const struct engine *engine)
     return &counters;
 }
 
+int32_t engine_breaker_failures(const struct engine *engine)
+{
+    (void)engine;
+    return 20;
+}
+
 bool engine_is_ready(const struct engine *engine)
 {
     (void)engine;
@@ -201,7 +208,7 @@ static void take_verb(struct engine_verb *verb)
 static void take_status(struct engine_status *status)
 {
     static char handler[] = "order.debit";
-    static struct engine_handler_status one = { handler, 1, 2, 3, 4, true };
+    static struct engine_handler_status one = { handler, 1, 2, 3, 4, 1700000000000, true };
     status->handlers = &one;
     status->handler_count = 1;
 }
@@ -392,6 +399,61 @@ int store_reader_let_go(struct store_reader *reader, size_t limit, struct store_
     FUZZ_CHECK(ret[0].handler);
     *ret_count = 1;
     return 0;
+}
+
+/* One that is released gradually. */
+int store_reader_handlers(struct store_reader *reader, const char *only, const char *after,
+                          size_t limit, struct store_handler_view *ret, size_t *ret_count,
+                          struct err *err)
+{
+    (void)reader;
+    check_name_or_null(only, LIMIT_HANDLER_BYTES);
+    FUZZ_CHECK(limit > 1 && !*after);
+    if (mood & FAKE_ANSWERS_ERRORS)
+        return refuse(err);
+    ret[0] = (struct store_handler_view){ .waiting = 7, .leased = 1, .nodes = 1 };
+    handler_init(&ret[0].row, "order.debit");
+    ret[0].row.version = 3;
+    ret[0].row.release_rate_milli = 1500;
+    ret[0].row.braked_at_ms = ret[0].row.changed_at_ms = 1700000000000;
+    *ret_count = 1;
+    return 0;
+}
+
+int store_reader_let_go_about(struct store_reader *reader, int64_t *ret, struct err *err)
+{
+    (void)reader;
+    (void)ret;
+    return refuse(err);
+}
+
+int store_reader_held_times(struct store_reader *reader, const char *name, struct held_times *ret,
+                            struct err *err)
+{
+    (void)reader;
+    (void)name;
+    (void)ret;
+    return refuse(err);
+}
+
+/* What is asked for is within its limits; it is never done, since the engine would have to hear. */
+int store_reader_handler_change(struct store_reader *reader, const char *name,
+                                const struct handler_change *change, struct handler *ret,
+                                bool *ret_changed, struct err *err)
+{
+    struct handler_effect effect;
+    (void)reader;
+    (void)ret_changed;
+    FUZZ_CHECK(*name);
+    check_name_or_null(name, LIMIT_HANDLER_BYTES);
+    check_prose_or_null(change->reason);
+    FUZZ_CHECK(strlen(change->actor) <= LIMIT_ACTOR_BYTES);
+    FUZZ_CHECK(change->rate_milli >= -1 && change->rate_milli <= LIMIT_HANDLER_RATE_MILLI);
+    FUZZ_CHECK(change->cap >= -1 && change->cap <= LIMIT_HANDLER_CAP);
+    handler_init(ret, name);
+    if (handler_apply(ret, change, &effect))
+        FUZZ_CHECK(effect.trial_in_ms >= TRIAL_AS_IT_IS);
+    return refuse(err);
 }
 
 int store_reader_nodes(struct store_reader *reader, const char *but, size_t limit, char **ret,

@@ -958,7 +958,8 @@ static void test_the_migration_knows_the_owners(void **state)
                  "ALTER TABLE definition_revision DROP COLUMN descriptors;"
                  "ALTER TABLE definition DROP COLUMN last_revision, DROP COLUMN paused_at,"
                  " DROP COLUMN paused_by, DROP COLUMN pause_reason;"
-                 "ALTER TABLE journal DROP COLUMN signal_id; ALTER TABLE saga DROP COLUMN start_at;"
+                 "ALTER TABLE journal DROP COLUMN signal_id, DROP COLUMN held_ms;"
+                 "ALTER TABLE saga DROP COLUMN start_at;"
                  "DELETE FROM schema_migrations WHERE version > 1");
     hits = 0;
     fault_hook = at_migration;

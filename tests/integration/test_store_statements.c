@@ -75,6 +75,7 @@ static void test_parameters_are_what_the_tables_say(void **state)
     describe_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
     describe_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
     describe_all(find_stmts, FIND_COUNT, CONNECT_READER);
+    describe_all(handler_stmts, HANDLER_STMT_COUNT, CONNECT_READER);
 }
 
 /* Does this line of a plan read a table about sagas? */
@@ -141,6 +142,7 @@ static void test_plans_on_an_empty_database(void **state)
     explain_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
     explain_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
     explain_all(find_stmts, FIND_COUNT, CONNECT_READER);
+    explain_all(handler_stmts, HANDLER_STMT_COUNT, CONNECT_READER);
 }
 
 static void test_plans_on_a_filled_database(void **state)
@@ -193,6 +195,7 @@ static void test_plans_on_a_filled_database(void **state)
     explain_all(purge_stmts, PURGE_COUNT, CONNECT_RETENTION);
     explain_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
     explain_all(find_stmts, FIND_COUNT, CONNECT_READER);
+    explain_all(handler_stmts, HANDLER_STMT_COUNT, CONNECT_READER);
     fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox, kafka_rule, kafka_cursor,"
                        " dead_letter, kafka_request, late_report, saga_label");
     PQfinish(conn);

@@ -34,6 +34,8 @@ static void add_nodes(struct world *world)
         struct node *node = node_add(world, twins && i == 1 ? names[0] : names[i]);
         if (world_fault(world, FAULT_LITTLE_ROOM))
             node->resident_max = world_between(world, 1, 2);
+        if (world_fault(world, FAULT_BREAKER))
+            node->breaker_failures = (int32_t)world_between(world, 1, 3);
         node_start(node);
     }
 }
@@ -172,6 +174,7 @@ static void calm_down(struct world *world)
 {
     world_trace(world, "world", "calm: no more faults");
     world->calm = true;
+    handlers_calm(world);
     world->database.refuses_until_ms = 0;
     for (size_t i = 0; i < world->node_count; i++) {
         struct node *node = &world->nodes[i];
@@ -204,6 +207,7 @@ static void on_chaos(struct world *world, struct timer *timer)
     befall_database(world);
     befall_nodes(world);
     befall_workers(world);
+    handlers_befall(world);
     world_after(world, timer, world_between(world, 10, world->chaos_every_ms), on_chaos);
 }
 

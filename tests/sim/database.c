@@ -52,6 +52,20 @@ struct request *request_new(struct world *world, struct node *node, struct store
             names[i] = text_of(world, op->handlers[i]);
         request->asked.handlers = names;
     }
+    if (op->count_count) {
+        struct store_handler_count *counts =
+            world_alloc(world, op->count_count * sizeof *request->asked.counts);
+        for (size_t i = 0; i < op->count_count; i++) {
+            counts[i] = op->counts[i];
+            counts[i].handler = text_of(world, op->counts[i].handler);
+        }
+        request->asked.counts = counts;
+    }
+    if (op->handler) {
+        struct handler *handler = world_alloc(world, sizeof *handler);
+        *handler = *op->handler;
+        request->asked.handler = handler;
+    }
     store_granter(node->name, &node->instance, request->granter);
     memcpy(request->input_digest, op->input_digest, sizeof op->input_digest);
     if (op->kind == STORE_START || op->kind == STORE_TRANSITION)
@@ -99,8 +113,10 @@ void request_deliver(struct request *request)
         request->load->answer.taken = answer->taken;
         return;
     }
-    if (answer->result == STORE_OK)
+    if (answer->result == STORE_OK) {
         note_answer(request);
+        handlers_told(request->node, request);
+    }
     op->result = answer->result;
     op->err = answer->err;
     op->now_ms = answer->now_ms;
@@ -110,6 +126,8 @@ void request_deliver(struct request *request)
     op->saga_count = answer->saga_count;
     op->uids = answer->uids;
     op->uid_count = answer->uid_count;
+    op->stored = answer->stored;
+    op->stored_count = answer->stored_count;
     op->nodes_alive = answer->nodes_alive;
     op->was_dead = answer->was_dead;
     op->not_owner = answer->not_owner;

@@ -3,6 +3,7 @@
 #ifndef SIM_DATABASE_H
 #define SIM_DATABASE_H
 
+#include "sim/handlers.h"
 #include "sim/invariants.h"
 #include "store/store.h"
 
@@ -51,6 +52,7 @@ struct database {
     size_t saga_count;
     struct db_node nodes[DB_NODES_MAX];
     size_t node_count;
+    struct db_handler handlers[HANDLERS_MAX];
     uint64_t connections;     /* so far */
     int64_t refuses_until_ms; /* true time */
 };

@@ -250,6 +250,10 @@ void database_read(struct world *world, struct request *request, int64_t now_ms)
     case STORE_HEARTBEAT:
         heartbeat(world, request, now_ms);
         return;
+    case STORE_HANDLERS:
+    case STORE_HANDLER:
+        database_handlers(world, request, now_ms);
+        return;
     default: /* database_write */
         return;
     }

@@ -70,7 +70,12 @@
     X(CALL_SUSPEND, "a person suspends a saga", 100)                                               \
     X(CALL_RESUME, "a person lets a suspended saga go on", 400)                                    \
     X(CALL_BURST, "calls for one saga at every node at once", 150)                                 \
-    X(CALL_WAIT, "a wait", 300)
+    X(CALL_WAIT, "a wait", 300)                                                                    \
+    X(HANDLER_HELD, "a person holds a handler", 250)                                               \
+    X(HANDLER_RELEASED, "a person releases a handler", 350)                                        \
+    X(HANDLER_GRADUAL, "a person releases a handler gradually", 200)                               \
+    X(HANDLER_LIMITED, "a person limits a handler, or lifts that", 150)                            \
+    X(BREAKER, "the breakers of a node hold after very few failures", 400)
 
 #define OUTCOMES(X)                                                                                \
     X(RESULT_LOST, "a decision lost against another")                                              \
@@ -190,7 +195,12 @@
     X(ADOPTED, "a dead node's saga was adopted")                                                   \
     X(TAKEN, "a saga was taken over for a call or a report")                                       \
     X(LET_GO, "a saga was let go")                                                                 \
-    X(FOUND_AGAIN, "a saga without an owner was found again")
+    X(FOUND_AGAIN, "a saga without an owner was found again")                                      \
+    X(WAITED_WHILE_HELD, "a lease was granted after its handler had been held meanwhile")          \
+    X(BREAKER_TRIPPED, "a breaker held its handler")                                               \
+    X(BREAKER_TRIAL, "a node claimed a trial")                                                     \
+    X(BREAKER_CLOSED, "trials closed a breaker")                                                   \
+    X(HANDLER_DRAINED, "a handler that was released gradually had nothing waiting any more")
 
 #define HIT_ENUM_FAULT(name, text, odds) FAULT_##name,
 #define HIT_ENUM_OUTCOME(name, text)     HIT_##name,

@@ -61,6 +61,7 @@ struct call;
     X(SUSPECT, "P4",                                                                               \
       "a saga takes over with its first entry, or not at all, and every start of its key says so") \
     X(TURN, "P8", "what has its turn can be granted, also beside others")                          \
+    X(HELD, "P8", "a node grants nothing of a handler that it knows to be held, but trials")       \
     X(TASK, "P2", "a task leaves after the commit of its lease, to the worker that it names")      \
     X(CREDIT, "P3", "a worker gets no more tasks than it gave credit for, none behind its answer") \
     X(LEASE_TIME, "P3", "no worker is told of a longer lease than the database holds")             \

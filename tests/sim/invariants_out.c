@@ -33,6 +33,7 @@ static void check_copy(struct world *world, const struct node *node, const struc
 void invariants_submit(struct world *world, struct node *node, const struct request *request)
 {
     const struct db_saga *saga = database_saga(&world->database, &request->uid);
+    handlers_submit(world, node, request);
     if (saga && (request->kind == STORE_TRANSITION || request->kind == STORE_EXTEND))
         check_copy(world, node, saga);
     if (request->kind != STORE_TRANSITION || !request->transition.only_if_expired)

@@ -39,6 +39,8 @@ static bool is_write(const struct request *request)
     case STORE_ADOPT:
     case STORE_LET_GO:
     case STORE_HEARTBEAT:
+    case STORE_HANDLERS:
+    case STORE_HANDLER:
         return true;
     default:
         return request->load != NULL; /* it takes the saga over */

@@ -2,6 +2,7 @@
 
 #include "sim/world.h"
 
+#include <string.h>
 #include <utlist.h>
 
 enum {
@@ -166,6 +167,7 @@ void node_start(struct node *node)
     node->started_at_ms = world->now_ms;
     mem_store_open(&node->store, world, node);
     node->instance = uuid_v7(world->now_ms, &world->rng, 0);
+    memset(node->knows, 0, sizeof node->knows);
     struct engine_options options = { .store = &node->store.store,
                                       .clock = &node->clock,
                                       .rng_seed = rng_next(&world->rng),
@@ -174,6 +176,7 @@ void node_start(struct node *node)
                                       .expelled = on_expelled,
                                       .expelled_ctx = node,
                                       .resident_max = node->resident_max,
+                                      .breaker_failures = node->breaker_failures,
                                       .grace_ms = GRACE_MS,
                                       .stream_lost_ms = ENGINE_STREAM_LOST_MS,
                                       .definition_decode = definitions_decode };

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "sim/handlers.h"
 #include "sim/mem_store.h"
 #include "sim/timer.h"
 
@@ -28,6 +29,8 @@ struct node {
     int drift_ppm;
     struct uuid instance;
     int64_t resident_max; /* 0: the default */
+    int32_t breaker_failures;
+    struct known_handler knows[HANDLERS_MAX];
     bool dropping, stopping, stays_down;
     bool paused;
     int64_t resume_at_ms;

@@ -167,6 +167,7 @@ void world_open(struct world *world, const struct world_options *options)
     *world = (struct world){ .options = *options };
     world->violation.invariant = INVARIANT_COUNT;
     rng_seed(&world->rng, options->seed);
+    handlers_open(world);
 }
 
 void world_close(struct world *world)

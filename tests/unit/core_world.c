@@ -281,6 +281,7 @@ static void assert_entry_equal(const struct journal_entry *a, const struct journ
     assert_int_equal(a->about, b->about);
     assert_text_equal(a->actor, b->actor);
     assert_text_equal(a->signal_id, b->signal_id);
+    assert_int_equal(a->held_ms, b->held_ms);
 }
 
 static void assert_row_equal(const struct saga_row *a, const struct saga_row *b)
@@ -411,6 +412,8 @@ static void print_entry(const struct world *world, const struct journal_entry *e
         buf_printf(out, "%" PRId64 " +%" PRId64 " %s %s %d -> ", entry->seq,
                    entry->leased_at_ms - start, step, operation_name(entry->operation),
                    (int)entry->try_);
+        if (entry->held_ms)
+            buf_printf(out, "(held %" PRId64 ") ", entry->held_ms);
         if (entry->outcome)
             buf_printf(out, "+%" PRId64 " %s\n", entry->finished_at_ms - start,
                        outcome_name(entry->outcome));

@@ -26,8 +26,8 @@ static void test_ready_takes_definitions_in_turn(void **state)
     int first_definition, second_definition;
     struct dispatch_ready a[3] = { 0 }, b[1] = { 0 };
     for (int i = 0; i < 3; i++)
-        assert_int_equal(dispatch_ready_put(handler, &first_definition, &a[i]), 0);
-    assert_int_equal(dispatch_ready_put(handler, &second_definition, &b[0]), 0);
+        assert_int_equal(dispatch_ready_put(handler, &first_definition, 0, &a[i]), 0);
+    assert_int_equal(dispatch_ready_put(handler, &second_definition, 0, &b[0]), 0);
     assert_null(dispatch_ready_take(dispatch)); /* nobody serves it */
     struct dispatch_session *session = open_session(dispatch, "w/1", "h");
     assert_null(dispatch_ready_take(dispatch)); /* no credit */
@@ -144,7 +144,7 @@ static void test_what_is_served_and_has_room_is_named_with_its_credit(void **sta
     int definition;
     struct dispatch_ready ready[2] = { 0 };
     for (int i = 0; i < 2; i++)
-        assert_int_equal(dispatch_ready_put(full, &definition, &ready[i]), 0);
+        assert_int_equal(dispatch_ready_put(full, &definition, 0, &ready[i]), 0);
     assert_ptr_equal(dispatch_ready_handler(&ready[0]), full);
     assert_false(dispatch_handler_is_served(unserved));
     assert_false(dispatch_handler_is_served(dispatch_handler(dispatch, "leaving")));
@@ -194,7 +194,8 @@ static void test_handlers_that_nobody_needs_are_forgotten(void **state)
     struct dispatch_session *leased = open_session(dispatch, "w/2", "leased");
     struct dispatch_ready ready = { 0 };
     struct dispatch_lease lease = { 0 };
-    assert_int_equal(dispatch_ready_put(dispatch_handler(dispatch, "waited"), &ready, &ready), 0);
+    assert_int_equal(dispatch_ready_put(dispatch_handler(dispatch, "waited"), &ready, 0, &ready),
+                     0);
     assert_int_equal(
         dispatch_lease_add(dispatch, &lease, "w/2", dispatch_handler(dispatch, "leased")), 0);
     dispatch_session_close(dispatch, waited, 0);
@@ -226,7 +227,7 @@ static void test_no_allocation_that_fails_ends_the_process(void **state)
         opened = dispatch_session_open(dispatch, "w/1", &wanted, 1, NULL, &session, &previous,
                                        &err) == 0 &&
                  (handler = dispatch_handler(dispatch, "other")) &&
-                 dispatch_ready_put(handler, &ready, &ready) == 0;
+                 dispatch_ready_put(handler, &ready, 0, &ready) == 0;
         mem_fail_at(0, false);
         assert_true(opened || !dispatch_ready_waits(&ready));
         if (!opened && session)
