@@ -947,11 +947,13 @@ static void test_the_migration_knows_the_owners(void **state)
     struct uuid uid = started(one, "before");
     (void)ended(two, "ended-before");
     fixture_exec(watch,
+                 "DROP VIEW IF EXISTS saga_effect;"
                  "DO $$ DECLARE later text; BEGIN FOR later IN SELECT tablename FROM pg_tables"
                  " WHERE schemaname = 'sagad' AND tablename NOT IN ('schema_migrations', 'saga',"
                  " 'saga_key', 'journal', 'late_report', 'definition', 'definition_revision')"
                  " LOOP EXECUTE 'DROP TABLE sagad.' || later; END LOOP; END $$;"
-                 "DROP INDEX saga_owner, saga_wake, saga_waiting, saga_doubt, saga_key_forget;"
+                 "DROP INDEX saga_owner, saga_wake, saga_waiting, saga_doubt, saga_key_forget,"
+                 " saga_parked;"
                  "ALTER TABLE saga_key DROP COLUMN purged_at, DROP COLUMN archive;"
                  "CREATE INDEX saga_open ON saga (shard, saga_uid)"
                  " WHERE state IN ('RUNNING', 'COMPENSATING', 'PARKED');"
