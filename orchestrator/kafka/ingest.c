@@ -207,6 +207,8 @@ static const char *held_by(struct run *run, int64_t now)
         return "the definition is not registered";
     if (run->is_paused)
         return "the definition is paused";
+    if (*run->held_why)
+        return run->held_why;
     if (!records_tell(run))
         return "the sagas that were started are not taken up yet";
     return held_by_limit(run, now);

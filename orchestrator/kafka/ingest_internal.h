@@ -84,6 +84,8 @@ struct run { /* one rule on this node */
     struct definition *definition; /* the revision for new sagas; NULL: not known, or none */
     struct bytes content, descriptors;
     bool definition_stale, is_paused;
+    char
+        held_why[LIMIT_HANDLER_BYTES + 32]; /* while a handler that it feeds is held; "": none is */
     int64_t allowed; /* so many more max_running lets start; counted at counted_at */
     int64_t counted_at;
 

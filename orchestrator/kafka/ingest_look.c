@@ -78,6 +78,26 @@ static int definition_take(struct run *run, struct store_ingest_definition *foun
     return 0;
 }
 
+/* Is a handler held that its sagas would wait for? */
+static int held_look(struct run *run, struct err *err)
+{
+    const char *handlers[LIMIT_STEPS];
+    size_t count = 0;
+    char *held = NULL;
+    *run->held_why = '\0';
+    if (!run->rule->pauses_while_held || !run->definition)
+        return 0;
+    for (size_t i = 0; i < run->definition->step_count; i++)
+        if (!run->definition->steps[i].signal)
+            handlers[count++] = run->definition->steps[i].action.handler;
+    if (store_ingest_held(run->store, handlers, count, &held, err))
+        return (int)err->code;
+    if (held)
+        (void)snprintf(run->held_why, sizeof run->held_why, "handler %s is held", held);
+    mem_free(held);
+    return 0;
+}
+
 static int definition_look(struct run *run, struct err *err)
 {
     const struct kafka_rule *rule = run->rule;
@@ -95,7 +115,7 @@ static int definition_look(struct run *run, struct err *err)
         !is_same(&run->content, &found.content) || !is_same(&run->descriptors, &found.descriptors))
         rc = definition_take(run, &found, err);
     store_ingest_definition_done(&found);
-    return rc;
+    return rc ? rc : held_look(run, err);
 }
 
 static int row_write(struct run *run, struct store_ingest_wanted *ret, struct err *err)

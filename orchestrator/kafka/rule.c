@@ -44,6 +44,9 @@ const struct kafka_rule_key_info kafka_rule_keys[RULE_KEY_COUNT] = {
     [RULE_TOMBSTONE] = { "tombstone", "dead-letter", "dead-letter",
         "What becomes of a record without a value (null): dead-letter or ignore. An empty value is"
         " a value." },
+    [RULE_WHILE_HELD] = { "while-held", "start", "pause",
+        "What becomes of records while a handler of the definition's actions is held: start (their"
+        " sagas start and wait) or pause (they stay in the topic, and nothing waits in the database)." },
     [RULE_INSTANCE] = { "instance", "", "",
         "This member's name in the group (group.instance.id), its own among all that serve the"
         " rule, and the same again after a restart. Empty: the orchestrator's name." },
@@ -331,6 +334,16 @@ static int set_tombstone(struct kafka_rule *rule, const char *value, struct err 
     return rc;
 }
 
+static int set_while_held(struct kafka_rule *rule, const char *value, struct err *err)
+{
+    static const struct word words[] = { { "start", false }, { "pause", true } };
+    int word = 0;
+    int rc = take_word(value, words, ARRAY_LEN(words), "start or pause", &word, err);
+    if (!rc)
+        rule->pauses_while_held = word != 0;
+    return rc;
+}
+
 static int set_batch(struct kafka_rule *rule, const char *value, struct err *err)
 {
     return take_number(value, KAFKA_BATCH_MAX, &rule->batch, err);
@@ -393,6 +406,7 @@ static int (*const setters[RULE_KEY_COUNT])(struct kafka_rule *, const char *, s
     [RULE_CANARY] = set_canary,
     [RULE_ON_MISMATCH] = set_on_mismatch,
     [RULE_TOMBSTONE] = set_tombstone,
+    [RULE_WHILE_HELD] = set_while_held,
     [RULE_INSTANCE] = set_instance,
     [RULE_BATCH] = set_batch,
 };

@@ -90,6 +90,7 @@ enum kafka_rule_key {
     RULE_CANARY,
     RULE_ON_MISMATCH,
     RULE_TOMBSTONE,
+    RULE_WHILE_HELD,
     RULE_INSTANCE,
     RULE_BATCH,
     RULE_KEY_COUNT
@@ -114,6 +115,7 @@ struct kafka_rule {
     unsigned canary; /* keys with crc32(key) % 100 below it; 100: all */
     enum kafka_mismatch on_mismatch;
     enum kafka_tombstone tombstone;
+    bool pauses_while_held; /* a handler of the definition's actions */
     char *instance; /* group.instance.id; NULL: the node's name */
     unsigned batch; /* most records of one transaction */
     struct kafka_properties properties;

@@ -138,6 +138,28 @@ int store_ingest_running(struct store_ingest *ingest, const char *namespace_, co
     return ingest_close(ingest, rc, err);
 }
 
+int store_ingest_held(struct store_ingest *ingest, const char *const *handlers, size_t count,
+                      char **ret, struct err *err)
+{
+    if (ingest_open(ingest, err) != 0)
+        return (int)err->code;
+    struct params *params = ingest_start(ingest, &ingest_stmts[INGEST_HELD]);
+    for (size_t i = 0; i < count; i++) {
+        params_seek(params, 0);
+        params_text(params, handlers[i]);
+    }
+    int rc = ingest_run(ingest, err);
+    if (rc == 0) {
+        struct columns columns = { .result = ingest_result(ingest, 0),
+                                   .table = "handler",
+                                   .err = err };
+        char *held = PQntuples(columns.result) ? columns_text(&columns) : NULL;
+        rc = columns.failed ? (int)err->code : 0;
+        *ret = rc == 0 ? held : *ret;
+    }
+    return ingest_close(ingest, rc, err);
+}
+
 /* --- cursors -------------------------------------------------------------------------------- */
 
 void store_ingest_cursors_done(struct store_ingest_cursor *cursors, size_t count)

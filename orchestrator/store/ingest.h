@@ -74,6 +74,10 @@ MUST_USE int store_ingest_definition(struct store_ingest *ingest, const char *na
 MUST_USE int store_ingest_running(struct store_ingest *ingest, const char *namespace_,
                                   const char *name, int64_t bound, int64_t *ret, struct err *err);
 
+/* The first of these handlers that is held; owned, NULL: none is. */
+MUST_USE int store_ingest_held(struct store_ingest *ingest, const char *const *handlers,
+                               size_t count, char **ret, struct err *err);
+
 /* --- cursors -------------------------------------------------------------------------------- */
 
 struct store_ingest_before { /* the last record that was handled; offset -1: there is none */

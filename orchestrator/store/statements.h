@@ -167,6 +167,7 @@ enum ingest_stmt_id {
     INGEST_RULE,
     INGEST_WANTED,
     INGEST_RUNNING,
+    INGEST_HELD,
     INGEST_CURSORS,
     INGEST_CREATE,
     INGEST_STOP,

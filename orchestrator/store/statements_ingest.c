@@ -43,6 +43,11 @@ const struct stmt ingest_stmts[INGEST_STMT_COUNT] = {
         " CROSS JOIN LATERAL (SELECT FROM saga s WHERE s.namespace = $1 AND s.definition = $2"
         " AND s.state = t.state LIMIT $3) o LIMIT $3) a" },
 
+    /* The first of these handlers that is held. */
+    [INGEST_HELD] = { "ingest_held", 1, { OID_TEXT_ARRAY },
+        "SELECT h.name FROM handler h WHERE h.name = ANY ($1) AND h.hold IS NOT NULL"
+        " ORDER BY h.name LIMIT 1" },
+
     [INGEST_CURSORS] = { "ingest_cursors", 2, { OID_TEXT, OID_TEXT },
         "SELECT c.partition, c.next_offset, c.before_offset IS NOT NULL,"
         " coalesce(c.before_offset, 0), coalesce(c.before_time_ms, 0), coalesce(c.before_crc, 0),"

@@ -83,6 +83,31 @@ static void test_no_more_sagas_run_than_the_definition_allows(void **state)
     world_judge(&world, "most", RECORDS);
 }
 
+/* --- handlers ---- */
+
+static void test_a_held_handler_pauses_a_rule_that_wants_it(void **state)
+{
+    (void)state;
+    enum { RECORDS = 60 };
+    KAFKA_OR_SKIP(world.kafka);
+    world_topic(&world, "held", PARTITIONS);
+    world_produce(&world, "held", PARTITIONS, 0, RECORDS);
+    rig_exec(rig(), RIG_STORE,
+             "INSERT INTO handler (name, version, hold, held_at, braked_at, breaker_trial_ms,"
+             " breaker_successes, trial_successes, actor, reason, changed_at) VALUES ('act', 1,"
+             " 'PERSON', now(), now(), 10000, 3, 0, 'ada', 'looking', now())");
+    world_rule(&world, 0, "held", "while-held = pause\n");
+    world_start(&world, 0);
+    world_define(&world, 0, "held");
+    await_paused("held", "handler act is held");
+    assert_int_equal(sagas("held"), 0);
+    rig_exec(rig(), RIG_STORE,
+             "UPDATE handler SET hold = NULL, held_at = NULL, braked_at = NULL,"
+             " version = version + 1");
+    world_workers(&world);
+    world_judge(&world, "held", RECORDS);
+}
+
 /* --- definitions --------------------------------------------------------------------------------
  */
 
@@ -192,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_no_more_sagas_run_than_the_definition_allows, check),
+        cmocka_unit_test_teardown(test_a_held_handler_pauses_a_rule_that_wants_it, check),
         cmocka_unit_test_teardown(test_a_paused_definition_starts_nothing, check),
         cmocka_unit_test_teardown(test_p8_a_database_that_is_away_is_waited_for, check),
         cmocka_unit_test_teardown(test_p8_a_database_that_comes_back_with_other_cursors, check),

@@ -449,7 +449,7 @@ static const char two_rules[] = "kafka-brokers = b:1\n"
                                 "topic = t\ndefinition = d\nnamespace = n\nstart = earliest\n"
                                 "confirm-earliest = yes\nvalue = json\n"
                                 "key = template:{a}-{b.c}\ngroup = g\ninstance = i\n"
-                                "on-mismatch = dead-letter\ntombstone = ignore\nbatch = 7\n";
+                                "on-mismatch = dead-letter\ntombstone = ignore\nwhile-held = pause\nbatch = 7\n";
 
 static void assert_two_rules(const struct config *config)
 {
@@ -481,6 +481,7 @@ static void assert_two_rules(const struct config *config)
     assert_string_equal(b->instance, "i");
     assert_int_equal(b->on_mismatch, KAFKA_MISMATCH_DEAD_LETTER);
     assert_int_equal(b->tombstone, KAFKA_TOMBSTONE_IGNORE);
+    assert_true(b->pauses_while_held);
     assert_int_equal(b->batch, 7);
 }
 
