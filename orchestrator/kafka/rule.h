@@ -116,8 +116,8 @@ struct kafka_rule {
     enum kafka_mismatch on_mismatch;
     enum kafka_tombstone tombstone;
     bool pauses_while_held; /* a handler of the definition's actions */
-    char *instance; /* group.instance.id; NULL: the node's name */
-    unsigned batch; /* most records of one transaction */
+    char *instance;         /* group.instance.id; NULL: the node's name */
+    unsigned batch;         /* most records of one transaction */
     struct kafka_properties properties;
 
     char *texts[RULE_KEY_COUNT]; /* as they were given; NULL: the default. Filters: see `filters` */
