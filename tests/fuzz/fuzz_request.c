@@ -78,6 +78,10 @@ static const char *const paths[] = {
     "/saga.v1.OperatorService/ListWorkers",
     "/saga.v1.SagaService/ListEffects",
     "/saga.v1.OperatorService/RunBatch",
+    "/saga.v1.OperatorService/HoldHandler",
+    "/saga.v1.OperatorService/ReleaseHandler",
+    "/saga.v1.OperatorService/SetHandlerLimits",
+    "/saga.v1.OperatorService/ListHandlers",
 };
 static const struct method every = { "every", METHOD_STREAM, &fuzz__every__descriptor, NULL,
                                      false };

@@ -433,23 +433,24 @@ static void test_mistakes_in_a_rule_stop_with_their_line(void **state)
     }
 }
 
-static const char two_rules[] = "kafka-brokers = b:1\n"
-                                "librdkafka.ssl.key.password = geheim\n"
-                                "librdkafka.socket.keepalive.enable = true\n"
-                                "  [kafka  settlements ] ; a comment\n"
-                                "  topic = payments.settlements\n"
-                                "\tdefinition = settlement\n"
-                                "start = 2026-11-01T00:00:00.5Z\n"
-                                "value = protobuf\n"
-                                "filter = header:type=a=b\n"
-                                "filter = field:order.status!=\n"
-                                "canary = 5\n"
-                                "librdkafka.fetch.min.bytes = 10\n"
-                                "[kafka other]\n"
-                                "topic = t\ndefinition = d\nnamespace = n\nstart = earliest\n"
-                                "confirm-earliest = yes\nvalue = json\n"
-                                "key = template:{a}-{b.c}\ngroup = g\ninstance = i\n"
-                                "on-mismatch = dead-letter\ntombstone = ignore\nwhile-held = pause\nbatch = 7\n";
+static const char two_rules[] =
+    "kafka-brokers = b:1\n"
+    "librdkafka.ssl.key.password = geheim\n"
+    "librdkafka.socket.keepalive.enable = true\n"
+    "  [kafka  settlements ] ; a comment\n"
+    "  topic = payments.settlements\n"
+    "\tdefinition = settlement\n"
+    "start = 2026-11-01T00:00:00.5Z\n"
+    "value = protobuf\n"
+    "filter = header:type=a=b\n"
+    "filter = field:order.status!=\n"
+    "canary = 5\n"
+    "librdkafka.fetch.min.bytes = 10\n"
+    "[kafka other]\n"
+    "topic = t\ndefinition = d\nnamespace = n\nstart = earliest\n"
+    "confirm-earliest = yes\nvalue = json\n"
+    "key = template:{a}-{b.c}\ngroup = g\ninstance = i\n"
+    "on-mismatch = dead-letter\ntombstone = ignore\nwhile-held = pause\nbatch = 7\n";
 
 static void assert_two_rules(const struct config *config)
 {

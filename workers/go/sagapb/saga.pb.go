@@ -512,6 +512,55 @@ func (SagaView) EnumDescriptor() ([]byte, []int) {
 	return file_saga_v1_saga_proto_rawDescGZIP(), []int{6}
 }
 
+type Handler_Hold int32
+
+const (
+	Handler_HOLD_UNSPECIFIED Handler_Hold = 0 // it is not held
+	Handler_HOLD_PERSON      Handler_Hold = 1
+	Handler_HOLD_BREAKER     Handler_Hold = 2 // by itself, after failures in a row; trials may release it
+)
+
+// Enum value maps for Handler_Hold.
+var (
+	Handler_Hold_name = map[int32]string{
+		0: "HOLD_UNSPECIFIED",
+		1: "HOLD_PERSON",
+		2: "HOLD_BREAKER",
+	}
+	Handler_Hold_value = map[string]int32{
+		"HOLD_UNSPECIFIED": 0,
+		"HOLD_PERSON":      1,
+		"HOLD_BREAKER":     2,
+	}
+)
+
+func (x Handler_Hold) Enum() *Handler_Hold {
+	p := new(Handler_Hold)
+	*p = x
+	return p
+}
+
+func (x Handler_Hold) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Handler_Hold) Descriptor() protoreflect.EnumDescriptor {
+	return file_saga_v1_saga_proto_enumTypes[7].Descriptor()
+}
+
+func (Handler_Hold) Type() protoreflect.EnumType {
+	return &file_saga_v1_saga_proto_enumTypes[7]
+}
+
+func (x Handler_Hold) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Handler_Hold.Descriptor instead.
+func (Handler_Hold) EnumDescriptor() ([]byte, []int) {
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{8, 0}
+}
+
 type JournalEntry_Kind int32
 
 const (
@@ -594,11 +643,11 @@ func (x JournalEntry_Kind) String() string {
 }
 
 func (JournalEntry_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_saga_v1_saga_proto_enumTypes[7].Descriptor()
+	return file_saga_v1_saga_proto_enumTypes[8].Descriptor()
 }
 
 func (JournalEntry_Kind) Type() protoreflect.EnumType {
-	return &file_saga_v1_saga_proto_enumTypes[7]
+	return &file_saga_v1_saga_proto_enumTypes[8]
 }
 
 func (x JournalEntry_Kind) Number() protoreflect.EnumNumber {
@@ -607,7 +656,7 @@ func (x JournalEntry_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JournalEntry_Kind.Descriptor instead.
 func (JournalEntry_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{9, 0}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // A cancel or the deadline, that waits for what becomes of the pivot: had it no effect, the saga turns
@@ -1311,7 +1360,9 @@ type Waiting struct {
 	Signal           string `protobuf:"bytes,9,opt,name=signal,proto3" json:"signal,omitempty"`
 	// Where nobody serves `handler` here: other servers whose workers serve it, as of some seconds ago.
 	// Empty, too: nobody serves it anywhere.
-	ServedBy      []string `protobuf:"bytes,10,rep,name=served_by,json=servedBy,proto3" json:"served_by,omitempty"`
+	ServedBy []string `protobuf:"bytes,10,rep,name=served_by,json=servedBy,proto3" json:"served_by,omitempty"`
+	// WORKER: `handler` is held or limited, and so; absent: it is neither.
+	Brake         *Handler `protobuf:"bytes,11,opt,name=brake,proto3" json:"brake,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1416,6 +1467,336 @@ func (x *Waiting) GetServedBy() []string {
 	return nil
 }
 
+func (x *Waiting) GetBrake() *Handler {
+	if x != nil {
+		return x.Brake
+	}
+	return nil
+}
+
+// A handler, as operators have set it and as it stands now. Rates, caps and counts are of all servers
+// together.
+type Handler struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Handler  string                 `protobuf:"bytes,1,opt,name=handler,proto3" json:"handler,omitempty"`
+	Hold     Handler_Hold           `protobuf:"varint,2,opt,name=hold,proto3,enum=saga.v1.Handler_Hold" json:"hold,omitempty"`
+	HoldTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=hold_time,json=holdTime,proto3" json:"hold_time,omitempty"` // since when it is held so
+	// Released gradually, until what waited is through; absent: it is not. Like the time in which it is
+	// held, that time counts for no retry budget, no start_timeout and no deadline of what waits for it.
+	ReleaseRate     *Rate                  `protobuf:"bytes,4,opt,name=release_rate,json=releaseRate,proto3" json:"release_rate,omitempty"`
+	Rate            *Rate                  `protobuf:"bytes,5,opt,name=rate,proto3" json:"rate,omitempty"` // a lasting limit; absent: none
+	Cap             int32                  `protobuf:"varint,6,opt,name=cap,proto3" json:"cap,omitempty"`  // a lasting limit, leases at a time; 0: none
+	Breaker         *Breaker               `protobuf:"bytes,7,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	NextTrialTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_trial_time,json=nextTrialTime,proto3" json:"next_trial_time,omitempty"`   // BREAKER
+	TrialSuccesses  int32                  `protobuf:"varint,9,opt,name=trial_successes,json=trialSuccesses,proto3" json:"trial_successes,omitempty"` // BREAKER: in a row, until now
+	Actor           string                 `protobuf:"bytes,10,opt,name=actor,proto3" json:"actor,omitempty"`                                         // who changed it last; "": its breaker
+	Reason          string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`                                       // what they said; the breaker: the last failure
+	ChangeTime      *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	Waiting         int64                  `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`                                            // operations that wait for it in the servers' memory
+	LetGo           int64                  `protobuf:"varint,14,opt,name=let_go,json=letGo,proto3" json:"let_go,omitempty"`                                   // sagas that wait for it and that no server has in memory
+	LetGoIsEstimate bool                   `protobuf:"varint,15,opt,name=let_go_is_estimate,json=letGoIsEstimate,proto3" json:"let_go_is_estimate,omitempty"` // there are more than are counted
+	Leased          int64                  `protobuf:"varint,16,opt,name=leased,proto3" json:"leased,omitempty"`
+	OldestTime      *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"` // since when the first one in memory waits
+	// How long what waits needs at the rate that is in force; absent: held, or no rate.
+	Left          *durationpb.Duration `protobuf:"bytes,18,opt,name=left,proto3" json:"left,omitempty"`
+	Workers       int32                `protobuf:"varint,19,opt,name=workers,proto3" json:"workers,omitempty"` // that serve it, connected to the answering server
+	Servers       int32                `protobuf:"varint,20,opt,name=servers,proto3" json:"servers,omitempty"` // with workers for it, among those that it is held or limited on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Handler) Reset() {
+	*x = Handler{}
+	mi := &file_saga_v1_saga_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Handler) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Handler) ProtoMessage() {}
+
+func (x *Handler) ProtoReflect() protoreflect.Message {
+	mi := &file_saga_v1_saga_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Handler.ProtoReflect.Descriptor instead.
+func (*Handler) Descriptor() ([]byte, []int) {
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Handler) GetHandler() string {
+	if x != nil {
+		return x.Handler
+	}
+	return ""
+}
+
+func (x *Handler) GetHold() Handler_Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return Handler_HOLD_UNSPECIFIED
+}
+
+func (x *Handler) GetHoldTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HoldTime
+	}
+	return nil
+}
+
+func (x *Handler) GetReleaseRate() *Rate {
+	if x != nil {
+		return x.ReleaseRate
+	}
+	return nil
+}
+
+func (x *Handler) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *Handler) GetCap() int32 {
+	if x != nil {
+		return x.Cap
+	}
+	return 0
+}
+
+func (x *Handler) GetBreaker() *Breaker {
+	if x != nil {
+		return x.Breaker
+	}
+	return nil
+}
+
+func (x *Handler) GetNextTrialTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextTrialTime
+	}
+	return nil
+}
+
+func (x *Handler) GetTrialSuccesses() int32 {
+	if x != nil {
+		return x.TrialSuccesses
+	}
+	return 0
+}
+
+func (x *Handler) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Handler) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Handler) GetChangeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return nil
+}
+
+func (x *Handler) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Handler) GetLetGo() int64 {
+	if x != nil {
+		return x.LetGo
+	}
+	return 0
+}
+
+func (x *Handler) GetLetGoIsEstimate() bool {
+	if x != nil {
+		return x.LetGoIsEstimate
+	}
+	return false
+}
+
+func (x *Handler) GetLeased() int64 {
+	if x != nil {
+		return x.Leased
+	}
+	return 0
+}
+
+func (x *Handler) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
+func (x *Handler) GetLeft() *durationpb.Duration {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *Handler) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *Handler) GetServers() int32 {
+	if x != nil {
+		return x.Servers
+	}
+	return 0
+}
+
+// So many tasks in so many seconds.
+type Rate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tasks         int64                  `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Seconds       int32                  `protobuf:"varint,2,opt,name=seconds,proto3" json:"seconds,omitempty"` // 0: 1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rate) Reset() {
+	*x = Rate{}
+	mi := &file_saga_v1_saga_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rate) ProtoMessage() {}
+
+func (x *Rate) ProtoReflect() protoreflect.Message {
+	mi := &file_saga_v1_saga_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rate.ProtoReflect.Descriptor instead.
+func (*Rate) Descriptor() ([]byte, []int) {
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Rate) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *Rate) GetSeconds() int32 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+// Holds a handler that fails: see SetHandlerLimits.
+type Breaker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failures      int32                  `protobuf:"varint,1,opt,name=failures,proto3" json:"failures,omitempty"`                               // UNKNOWN or RETRY in a row that hold the handler; 0: it has none
+	TrialInterval *durationpb.Duration   `protobuf:"bytes,2,opt,name=trial_interval,json=trialInterval,proto3" json:"trial_interval,omitempty"` // while it holds: one trial every so often; default 10 s
+	Successes     int32                  `protobuf:"varint,3,opt,name=successes,proto3" json:"successes,omitempty"`                             // trials in a row that release it; default 3
+	IsDefault     bool                   `protobuf:"varint,4,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`            // output: by the server's option breaker-failures; nobody set it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Breaker) Reset() {
+	*x = Breaker{}
+	mi := &file_saga_v1_saga_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Breaker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Breaker) ProtoMessage() {}
+
+func (x *Breaker) ProtoReflect() protoreflect.Message {
+	mi := &file_saga_v1_saga_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
+func (*Breaker) Descriptor() ([]byte, []int) {
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Breaker) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *Breaker) GetTrialInterval() *durationpb.Duration {
+	if x != nil {
+		return x.TrialInterval
+	}
+	return nil
+}
+
+func (x *Breaker) GetSuccesses() int32 {
+	if x != nil {
+		return x.Successes
+	}
+	return 0
+}
+
+func (x *Breaker) GetIsDefault() bool {
+	if x != nil {
+		return x.IsDefault
+	}
+	return false
+}
+
 type Saga struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1451,7 +1832,7 @@ type Saga struct {
 
 func (x *Saga) Reset() {
 	*x = Saga{}
-	mi := &file_saga_v1_saga_proto_msgTypes[8]
+	mi := &file_saga_v1_saga_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1844,7 @@ func (x *Saga) String() string {
 func (*Saga) ProtoMessage() {}
 
 func (x *Saga) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[8]
+	mi := &file_saga_v1_saga_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1857,7 @@ func (x *Saga) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saga.ProtoReflect.Descriptor instead.
 func (*Saga) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{8}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Saga) GetUid() string {
@@ -1669,13 +2050,15 @@ type JournalEntry struct {
 	About            int64                  `protobuf:"varint,17,opt,name=about,proto3" json:"about,omitempty"`
 	Actor            string                 `protobuf:"bytes,18,opt,name=actor,proto3" json:"actor,omitempty"`
 	SignalId         string                 `protobuf:"bytes,19,opt,name=signal_id,json=signalId,proto3" json:"signal_id,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// LEASE: so much of the wait for it its handler was held or released gradually.
+	Held          *durationpb.Duration `protobuf:"bytes,20,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_saga_v1_saga_proto_msgTypes[9]
+	mi := &file_saga_v1_saga_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +2070,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[9]
+	mi := &file_saga_v1_saga_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +2083,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{9}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JournalEntry) GetSeq() int64 {
@@ -1836,6 +2219,13 @@ func (x *JournalEntry) GetSignalId() string {
 	return ""
 }
 
+func (x *JournalEntry) GetHeld() *durationpb.Duration {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
 type StartSagaRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Namespace  string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`   // absent: "default"
@@ -1866,7 +2256,7 @@ type StartSagaRequest struct {
 
 func (x *StartSagaRequest) Reset() {
 	*x = StartSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[10]
+	mi := &file_saga_v1_saga_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2268,7 @@ func (x *StartSagaRequest) String() string {
 func (*StartSagaRequest) ProtoMessage() {}
 
 func (x *StartSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[10]
+	mi := &file_saga_v1_saga_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2281,7 @@ func (x *StartSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSagaRequest.ProtoReflect.Descriptor instead.
 func (*StartSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{10}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StartSagaRequest) GetNamespace() string {
@@ -1979,7 +2369,7 @@ type StartSagaResponse struct {
 
 func (x *StartSagaResponse) Reset() {
 	*x = StartSagaResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[11]
+	mi := &file_saga_v1_saga_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2381,7 @@ func (x *StartSagaResponse) String() string {
 func (*StartSagaResponse) ProtoMessage() {}
 
 func (x *StartSagaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[11]
+	mi := &file_saga_v1_saga_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2394,7 @@ func (x *StartSagaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSagaResponse.ProtoReflect.Descriptor instead.
 func (*StartSagaResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{11}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StartSagaResponse) GetUid() string {
@@ -2058,7 +2448,7 @@ type BatchStartSagasRequest struct {
 
 func (x *BatchStartSagasRequest) Reset() {
 	*x = BatchStartSagasRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[12]
+	mi := &file_saga_v1_saga_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2460,7 @@ func (x *BatchStartSagasRequest) String() string {
 func (*BatchStartSagasRequest) ProtoMessage() {}
 
 func (x *BatchStartSagasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[12]
+	mi := &file_saga_v1_saga_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2473,7 @@ func (x *BatchStartSagasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchStartSagasRequest.ProtoReflect.Descriptor instead.
 func (*BatchStartSagasRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{12}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BatchStartSagasRequest) GetRequests() []*StartSagaRequest {
@@ -2102,7 +2492,7 @@ type BatchStartSagasResponse struct {
 
 func (x *BatchStartSagasResponse) Reset() {
 	*x = BatchStartSagasResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[13]
+	mi := &file_saga_v1_saga_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2504,7 @@ func (x *BatchStartSagasResponse) String() string {
 func (*BatchStartSagasResponse) ProtoMessage() {}
 
 func (x *BatchStartSagasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[13]
+	mi := &file_saga_v1_saga_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2517,7 @@ func (x *BatchStartSagasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchStartSagasResponse.ProtoReflect.Descriptor instead.
 func (*BatchStartSagasResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{13}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BatchStartSagasResponse) GetItems() []*BatchStartSagasResponse_Item {
@@ -2150,7 +2540,7 @@ type ItemError struct {
 
 func (x *ItemError) Reset() {
 	*x = ItemError{}
-	mi := &file_saga_v1_saga_proto_msgTypes[14]
+	mi := &file_saga_v1_saga_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2552,7 @@ func (x *ItemError) String() string {
 func (*ItemError) ProtoMessage() {}
 
 func (x *ItemError) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[14]
+	mi := &file_saga_v1_saga_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2565,7 @@ func (x *ItemError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ItemError.ProtoReflect.Descriptor instead.
 func (*ItemError) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{14}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ItemError) GetCode() int32 {
@@ -2216,7 +2606,7 @@ type GetSagaRequest struct {
 
 func (x *GetSagaRequest) Reset() {
 	*x = GetSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[15]
+	mi := &file_saga_v1_saga_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2618,7 @@ func (x *GetSagaRequest) String() string {
 func (*GetSagaRequest) ProtoMessage() {}
 
 func (x *GetSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[15]
+	mi := &file_saga_v1_saga_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2631,7 @@ func (x *GetSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSagaRequest.ProtoReflect.Descriptor instead.
 func (*GetSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{15}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetSagaRequest) GetSaga() *SagaRef {
@@ -2269,7 +2659,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[16]
+	mi := &file_saga_v1_saga_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2671,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[16]
+	mi := &file_saga_v1_saga_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2684,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{16}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJournalRequest) GetSaga() *SagaRef {
@@ -2328,7 +2718,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[17]
+	mi := &file_saga_v1_saga_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2730,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[17]
+	mi := &file_saga_v1_saga_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2743,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{17}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -2402,7 +2792,7 @@ type ListSagasRequest struct {
 
 func (x *ListSagasRequest) Reset() {
 	*x = ListSagasRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[18]
+	mi := &file_saga_v1_saga_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2804,7 @@ func (x *ListSagasRequest) String() string {
 func (*ListSagasRequest) ProtoMessage() {}
 
 func (x *ListSagasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[18]
+	mi := &file_saga_v1_saga_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2817,7 @@ func (x *ListSagasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSagasRequest.ProtoReflect.Descriptor instead.
 func (*ListSagasRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{18}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListSagasRequest) GetNamespace() string {
@@ -2510,7 +2900,7 @@ type ListSagasResponse struct {
 
 func (x *ListSagasResponse) Reset() {
 	*x = ListSagasResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[19]
+	mi := &file_saga_v1_saga_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2912,7 @@ func (x *ListSagasResponse) String() string {
 func (*ListSagasResponse) ProtoMessage() {}
 
 func (x *ListSagasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[19]
+	mi := &file_saga_v1_saga_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2925,7 @@ func (x *ListSagasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSagasResponse.ProtoReflect.Descriptor instead.
 func (*ListSagasResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{19}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListSagasResponse) GetSagas() []*Saga {
@@ -2571,7 +2961,7 @@ type ListEffectsRequest struct {
 
 func (x *ListEffectsRequest) Reset() {
 	*x = ListEffectsRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[20]
+	mi := &file_saga_v1_saga_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2973,7 @@ func (x *ListEffectsRequest) String() string {
 func (*ListEffectsRequest) ProtoMessage() {}
 
 func (x *ListEffectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[20]
+	mi := &file_saga_v1_saga_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2986,7 @@ func (x *ListEffectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEffectsRequest.ProtoReflect.Descriptor instead.
 func (*ListEffectsRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{20}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListEffectsRequest) GetNamespace() string {
@@ -2659,7 +3049,7 @@ type StepEffect struct {
 
 func (x *StepEffect) Reset() {
 	*x = StepEffect{}
-	mi := &file_saga_v1_saga_proto_msgTypes[21]
+	mi := &file_saga_v1_saga_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +3061,7 @@ func (x *StepEffect) String() string {
 func (*StepEffect) ProtoMessage() {}
 
 func (x *StepEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[21]
+	mi := &file_saga_v1_saga_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +3074,7 @@ func (x *StepEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEffect.ProtoReflect.Descriptor instead.
 func (*StepEffect) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{21}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StepEffect) GetUid() string {
@@ -2802,7 +3192,7 @@ type ListEffectsResponse struct {
 
 func (x *ListEffectsResponse) Reset() {
 	*x = ListEffectsResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[22]
+	mi := &file_saga_v1_saga_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +3204,7 @@ func (x *ListEffectsResponse) String() string {
 func (*ListEffectsResponse) ProtoMessage() {}
 
 func (x *ListEffectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[22]
+	mi := &file_saga_v1_saga_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +3217,7 @@ func (x *ListEffectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEffectsResponse.ProtoReflect.Descriptor instead.
 func (*ListEffectsResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{22}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListEffectsResponse) GetEffects() []*StepEffect {
@@ -2856,7 +3246,7 @@ type WaitSagaRequest struct {
 
 func (x *WaitSagaRequest) Reset() {
 	*x = WaitSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[23]
+	mi := &file_saga_v1_saga_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3258,7 @@ func (x *WaitSagaRequest) String() string {
 func (*WaitSagaRequest) ProtoMessage() {}
 
 func (x *WaitSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[23]
+	mi := &file_saga_v1_saga_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3271,7 @@ func (x *WaitSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSagaRequest.ProtoReflect.Descriptor instead.
 func (*WaitSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{23}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WaitSagaRequest) GetSaga() *SagaRef {
@@ -2924,7 +3314,7 @@ type WatchSagaRequest struct {
 
 func (x *WatchSagaRequest) Reset() {
 	*x = WatchSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[24]
+	mi := &file_saga_v1_saga_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3326,7 @@ func (x *WatchSagaRequest) String() string {
 func (*WatchSagaRequest) ProtoMessage() {}
 
 func (x *WatchSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[24]
+	mi := &file_saga_v1_saga_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3339,7 @@ func (x *WatchSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSagaRequest.ProtoReflect.Descriptor instead.
 func (*WatchSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{24}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchSagaRequest) GetSaga() *SagaRef {
@@ -2985,7 +3375,7 @@ type WatchSagaResponse struct {
 
 func (x *WatchSagaResponse) Reset() {
 	*x = WatchSagaResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[25]
+	mi := &file_saga_v1_saga_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3387,7 @@ func (x *WatchSagaResponse) String() string {
 func (*WatchSagaResponse) ProtoMessage() {}
 
 func (x *WatchSagaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[25]
+	mi := &file_saga_v1_saga_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3400,7 @@ func (x *WatchSagaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSagaResponse.ProtoReflect.Descriptor instead.
 func (*WatchSagaResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{25}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchSagaResponse) GetSaga() *Saga {
@@ -3045,7 +3435,7 @@ type CancelSagaRequest struct {
 
 func (x *CancelSagaRequest) Reset() {
 	*x = CancelSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[26]
+	mi := &file_saga_v1_saga_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3057,7 +3447,7 @@ func (x *CancelSagaRequest) String() string {
 func (*CancelSagaRequest) ProtoMessage() {}
 
 func (x *CancelSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[26]
+	mi := &file_saga_v1_saga_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3070,7 +3460,7 @@ func (x *CancelSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelSagaRequest.ProtoReflect.Descriptor instead.
 func (*CancelSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{26}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelSagaRequest) GetSaga() *SagaRef {
@@ -3107,7 +3497,7 @@ type SignalSagaRequest struct {
 
 func (x *SignalSagaRequest) Reset() {
 	*x = SignalSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[27]
+	mi := &file_saga_v1_saga_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3509,7 @@ func (x *SignalSagaRequest) String() string {
 func (*SignalSagaRequest) ProtoMessage() {}
 
 func (x *SignalSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[27]
+	mi := &file_saga_v1_saga_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3522,7 @@ func (x *SignalSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalSagaRequest.ProtoReflect.Descriptor instead.
 func (*SignalSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{27}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SignalSagaRequest) GetSaga() *SagaRef {
@@ -3180,7 +3570,7 @@ type SignalSagaResponse struct {
 
 func (x *SignalSagaResponse) Reset() {
 	*x = SignalSagaResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[28]
+	mi := &file_saga_v1_saga_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3192,7 +3582,7 @@ func (x *SignalSagaResponse) String() string {
 func (*SignalSagaResponse) ProtoMessage() {}
 
 func (x *SignalSagaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[28]
+	mi := &file_saga_v1_saga_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3205,7 +3595,7 @@ func (x *SignalSagaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalSagaResponse.ProtoReflect.Descriptor instead.
 func (*SignalSagaResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{28}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SignalSagaResponse) GetDuplicate() bool {
@@ -3228,7 +3618,7 @@ type BatchStartSagasResponse_Item struct {
 
 func (x *BatchStartSagasResponse_Item) Reset() {
 	*x = BatchStartSagasResponse_Item{}
-	mi := &file_saga_v1_saga_proto_msgTypes[31]
+	mi := &file_saga_v1_saga_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3630,7 @@ func (x *BatchStartSagasResponse_Item) String() string {
 func (*BatchStartSagasResponse_Item) ProtoMessage() {}
 
 func (x *BatchStartSagasResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[31]
+	mi := &file_saga_v1_saga_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3643,7 @@ func (x *BatchStartSagasResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchStartSagasResponse_Item.ProtoReflect.Descriptor instead.
 func (*BatchStartSagasResponse_Item) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{13, 0}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{16, 0}
 }
 
 func (x *BatchStartSagasResponse_Item) GetResult() isBatchStartSagasResponse_Item_Result {
@@ -3373,7 +3763,7 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"last_probe\x18\f \x01(\x0e2\x10.saga.v1.OutcomeR\tlastProbe\x12<\n" +
 	"\x10last_probe_error\x18\r \x01(\v2\x12.saga.v1.ErrorInfoR\x0elastProbeError\x12B\n" +
 	"\x0flast_probe_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\rlastProbeTime\x12'\n" +
-	"\x06effect\x18\x0f \x01(\x0e2\x0f.saga.v1.EffectR\x06effect\"\x84\x03\n" +
+	"\x06effect\x18\x0f \x01(\x0e2\x0f.saga.v1.EffectR\x06effect\"\xac\x03\n" +
 	"\aWaiting\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.saga.v1.WaitKindR\x04kind\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\tR\x04step\x124\n" +
@@ -3387,7 +3777,45 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\x11workers_connected\x18\b \x01(\x05R\x10workersConnected\x12\x16\n" +
 	"\x06signal\x18\t \x01(\tR\x06signal\x12\x1b\n" +
 	"\tserved_by\x18\n" +
-	" \x03(\tR\bservedBy\"\x89\b\n" +
+	" \x03(\tR\bservedBy\x12&\n" +
+	"\x05brake\x18\v \x01(\v2\x10.saga.v1.HandlerR\x05brake\"\xc9\x06\n" +
+	"\aHandler\x12\x18\n" +
+	"\ahandler\x18\x01 \x01(\tR\ahandler\x12)\n" +
+	"\x04hold\x18\x02 \x01(\x0e2\x15.saga.v1.Handler.HoldR\x04hold\x127\n" +
+	"\thold_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bholdTime\x120\n" +
+	"\frelease_rate\x18\x04 \x01(\v2\r.saga.v1.RateR\vreleaseRate\x12!\n" +
+	"\x04rate\x18\x05 \x01(\v2\r.saga.v1.RateR\x04rate\x12\x10\n" +
+	"\x03cap\x18\x06 \x01(\x05R\x03cap\x12*\n" +
+	"\abreaker\x18\a \x01(\v2\x10.saga.v1.BreakerR\abreaker\x12B\n" +
+	"\x0fnext_trial_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rnextTrialTime\x12'\n" +
+	"\x0ftrial_successes\x18\t \x01(\x05R\x0etrialSuccesses\x12\x14\n" +
+	"\x05actor\x18\n" +
+	" \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12;\n" +
+	"\vchange_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"changeTime\x12\x18\n" +
+	"\awaiting\x18\r \x01(\x03R\awaiting\x12\x15\n" +
+	"\x06let_go\x18\x0e \x01(\x03R\x05letGo\x12+\n" +
+	"\x12let_go_is_estimate\x18\x0f \x01(\bR\x0fletGoIsEstimate\x12\x16\n" +
+	"\x06leased\x18\x10 \x01(\x03R\x06leased\x12;\n" +
+	"\voldest_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\x12-\n" +
+	"\x04left\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\x04left\x12\x18\n" +
+	"\aworkers\x18\x13 \x01(\x05R\aworkers\x12\x18\n" +
+	"\aservers\x18\x14 \x01(\x05R\aservers\"?\n" +
+	"\x04Hold\x12\x14\n" +
+	"\x10HOLD_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vHOLD_PERSON\x10\x01\x12\x10\n" +
+	"\fHOLD_BREAKER\x10\x02\"6\n" +
+	"\x04Rate\x12\x14\n" +
+	"\x05tasks\x18\x01 \x01(\x03R\x05tasks\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x05R\aseconds\"\xa4\x01\n" +
+	"\aBreaker\x12\x1a\n" +
+	"\bfailures\x18\x01 \x01(\x05R\bfailures\x12@\n" +
+	"\x0etrial_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rtrialInterval\x12\x1c\n" +
+	"\tsuccesses\x18\x03 \x01(\x05R\tsuccesses\x12\x1d\n" +
+	"\n" +
+	"is_default\x18\x04 \x01(\bR\tisDefault\"\x89\b\n" +
 	"\x04Saga\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1e\n" +
@@ -3422,7 +3850,7 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\rstart_at_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\vstartAtTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc2\b\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\b\n" +
 	"\fJournalEntry\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.saga.v1.JournalEntry.KindR\x04kind\x12\x12\n" +
@@ -3446,7 +3874,8 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\x06reason\x18\x10 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05about\x18\x11 \x01(\x03R\x05about\x12\x14\n" +
 	"\x05actor\x18\x12 \x01(\tR\x05actor\x12\x1b\n" +
-	"\tsignal_id\x18\x13 \x01(\tR\bsignalId\"\xd3\x02\n" +
+	"\tsignal_id\x18\x13 \x01(\tR\bsignalId\x12-\n" +
+	"\x04held\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\x04held\"\xd3\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -3706,8 +4135,8 @@ func file_saga_v1_saga_proto_rawDescGZIP() []byte {
 	return file_saga_v1_saga_proto_rawDescData
 }
 
-var file_saga_v1_saga_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_saga_v1_saga_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_saga_v1_saga_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_saga_v1_saga_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_saga_v1_saga_proto_goTypes = []any{
 	(SagaState)(0),                       // 0: saga.v1.SagaState
 	(ParkReason)(0),                      // 1: saga.v1.ParkReason
@@ -3716,148 +4145,164 @@ var file_saga_v1_saga_proto_goTypes = []any{
 	(StepState)(0),                       // 4: saga.v1.StepState
 	(WaitKind)(0),                        // 5: saga.v1.WaitKind
 	(SagaView)(0),                        // 6: saga.v1.SagaView
-	(JournalEntry_Kind)(0),               // 7: saga.v1.JournalEntry.Kind
-	(*Pending)(nil),                      // 8: saga.v1.Pending
-	(*SagaRef)(nil),                      // 9: saga.v1.SagaRef
-	(*ErrorInfo)(nil),                    // 10: saga.v1.ErrorInfo
-	(*Park)(nil),                         // 11: saga.v1.Park
-	(*FirstCause)(nil),                   // 12: saga.v1.FirstCause
-	(*StepStatus)(nil),                   // 13: saga.v1.StepStatus
-	(*UnknownOutcome)(nil),               // 14: saga.v1.UnknownOutcome
-	(*Waiting)(nil),                      // 15: saga.v1.Waiting
-	(*Saga)(nil),                         // 16: saga.v1.Saga
-	(*JournalEntry)(nil),                 // 17: saga.v1.JournalEntry
-	(*StartSagaRequest)(nil),             // 18: saga.v1.StartSagaRequest
-	(*StartSagaResponse)(nil),            // 19: saga.v1.StartSagaResponse
-	(*BatchStartSagasRequest)(nil),       // 20: saga.v1.BatchStartSagasRequest
-	(*BatchStartSagasResponse)(nil),      // 21: saga.v1.BatchStartSagasResponse
-	(*ItemError)(nil),                    // 22: saga.v1.ItemError
-	(*GetSagaRequest)(nil),               // 23: saga.v1.GetSagaRequest
-	(*ListJournalRequest)(nil),           // 24: saga.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),          // 25: saga.v1.ListJournalResponse
-	(*ListSagasRequest)(nil),             // 26: saga.v1.ListSagasRequest
-	(*ListSagasResponse)(nil),            // 27: saga.v1.ListSagasResponse
-	(*ListEffectsRequest)(nil),           // 28: saga.v1.ListEffectsRequest
-	(*StepEffect)(nil),                   // 29: saga.v1.StepEffect
-	(*ListEffectsResponse)(nil),          // 30: saga.v1.ListEffectsResponse
-	(*WaitSagaRequest)(nil),              // 31: saga.v1.WaitSagaRequest
-	(*WatchSagaRequest)(nil),             // 32: saga.v1.WatchSagaRequest
-	(*WatchSagaResponse)(nil),            // 33: saga.v1.WatchSagaResponse
-	(*CancelSagaRequest)(nil),            // 34: saga.v1.CancelSagaRequest
-	(*SignalSagaRequest)(nil),            // 35: saga.v1.SignalSagaRequest
-	(*SignalSagaResponse)(nil),           // 36: saga.v1.SignalSagaResponse
-	nil,                                  // 37: saga.v1.Saga.LabelsEntry
-	nil,                                  // 38: saga.v1.StartSagaRequest.LabelsEntry
-	(*BatchStartSagasResponse_Item)(nil), // 39: saga.v1.BatchStartSagasResponse.Item
-	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
-	(Effect)(0),                          // 41: saga.v1.Effect
-	(*durationpb.Duration)(nil),          // 42: google.protobuf.Duration
+	(Handler_Hold)(0),                    // 7: saga.v1.Handler.Hold
+	(JournalEntry_Kind)(0),               // 8: saga.v1.JournalEntry.Kind
+	(*Pending)(nil),                      // 9: saga.v1.Pending
+	(*SagaRef)(nil),                      // 10: saga.v1.SagaRef
+	(*ErrorInfo)(nil),                    // 11: saga.v1.ErrorInfo
+	(*Park)(nil),                         // 12: saga.v1.Park
+	(*FirstCause)(nil),                   // 13: saga.v1.FirstCause
+	(*StepStatus)(nil),                   // 14: saga.v1.StepStatus
+	(*UnknownOutcome)(nil),               // 15: saga.v1.UnknownOutcome
+	(*Waiting)(nil),                      // 16: saga.v1.Waiting
+	(*Handler)(nil),                      // 17: saga.v1.Handler
+	(*Rate)(nil),                         // 18: saga.v1.Rate
+	(*Breaker)(nil),                      // 19: saga.v1.Breaker
+	(*Saga)(nil),                         // 20: saga.v1.Saga
+	(*JournalEntry)(nil),                 // 21: saga.v1.JournalEntry
+	(*StartSagaRequest)(nil),             // 22: saga.v1.StartSagaRequest
+	(*StartSagaResponse)(nil),            // 23: saga.v1.StartSagaResponse
+	(*BatchStartSagasRequest)(nil),       // 24: saga.v1.BatchStartSagasRequest
+	(*BatchStartSagasResponse)(nil),      // 25: saga.v1.BatchStartSagasResponse
+	(*ItemError)(nil),                    // 26: saga.v1.ItemError
+	(*GetSagaRequest)(nil),               // 27: saga.v1.GetSagaRequest
+	(*ListJournalRequest)(nil),           // 28: saga.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),          // 29: saga.v1.ListJournalResponse
+	(*ListSagasRequest)(nil),             // 30: saga.v1.ListSagasRequest
+	(*ListSagasResponse)(nil),            // 31: saga.v1.ListSagasResponse
+	(*ListEffectsRequest)(nil),           // 32: saga.v1.ListEffectsRequest
+	(*StepEffect)(nil),                   // 33: saga.v1.StepEffect
+	(*ListEffectsResponse)(nil),          // 34: saga.v1.ListEffectsResponse
+	(*WaitSagaRequest)(nil),              // 35: saga.v1.WaitSagaRequest
+	(*WatchSagaRequest)(nil),             // 36: saga.v1.WatchSagaRequest
+	(*WatchSagaResponse)(nil),            // 37: saga.v1.WatchSagaResponse
+	(*CancelSagaRequest)(nil),            // 38: saga.v1.CancelSagaRequest
+	(*SignalSagaRequest)(nil),            // 39: saga.v1.SignalSagaRequest
+	(*SignalSagaResponse)(nil),           // 40: saga.v1.SignalSagaResponse
+	nil,                                  // 41: saga.v1.Saga.LabelsEntry
+	nil,                                  // 42: saga.v1.StartSagaRequest.LabelsEntry
+	(*BatchStartSagasResponse_Item)(nil), // 43: saga.v1.BatchStartSagasResponse.Item
+	(*timestamppb.Timestamp)(nil),        // 44: google.protobuf.Timestamp
+	(Effect)(0),                          // 45: saga.v1.Effect
+	(*durationpb.Duration)(nil),          // 46: google.protobuf.Duration
 }
 var file_saga_v1_saga_proto_depIdxs = []int32{
-	40, // 0: saga.v1.Pending.time:type_name -> google.protobuf.Timestamp
-	1,  // 1: saga.v1.Park.reason:type_name -> saga.v1.ParkReason
-	10, // 2: saga.v1.Park.error:type_name -> saga.v1.ErrorInfo
-	10, // 3: saga.v1.FirstCause.error:type_name -> saga.v1.ErrorInfo
-	40, // 4: saga.v1.FirstCause.time:type_name -> google.protobuf.Timestamp
-	4,  // 5: saga.v1.StepStatus.state:type_name -> saga.v1.StepState
-	40, // 6: saga.v1.StepStatus.state_time:type_name -> google.protobuf.Timestamp
-	2,  // 7: saga.v1.StepStatus.operation:type_name -> saga.v1.OperationKind
-	40, // 8: saga.v1.StepStatus.lease_until_time:type_name -> google.protobuf.Timestamp
-	40, // 9: saga.v1.StepStatus.next_time:type_name -> google.protobuf.Timestamp
-	3,  // 10: saga.v1.StepStatus.last_outcome:type_name -> saga.v1.Outcome
-	10, // 11: saga.v1.StepStatus.last_error:type_name -> saga.v1.ErrorInfo
-	14, // 12: saga.v1.StepStatus.unknown:type_name -> saga.v1.UnknownOutcome
-	2,  // 13: saga.v1.UnknownOutcome.operation:type_name -> saga.v1.OperationKind
-	40, // 14: saga.v1.UnknownOutcome.lease_time:type_name -> google.protobuf.Timestamp
-	40, // 15: saga.v1.UnknownOutcome.end_time:type_name -> google.protobuf.Timestamp
-	3,  // 16: saga.v1.UnknownOutcome.outcome:type_name -> saga.v1.Outcome
-	10, // 17: saga.v1.UnknownOutcome.error:type_name -> saga.v1.ErrorInfo
-	40, // 18: saga.v1.UnknownOutcome.settle_time:type_name -> google.protobuf.Timestamp
-	40, // 19: saga.v1.UnknownOutcome.send_before:type_name -> google.protobuf.Timestamp
-	3,  // 20: saga.v1.UnknownOutcome.last_probe:type_name -> saga.v1.Outcome
-	10, // 21: saga.v1.UnknownOutcome.last_probe_error:type_name -> saga.v1.ErrorInfo
-	40, // 22: saga.v1.UnknownOutcome.last_probe_time:type_name -> google.protobuf.Timestamp
-	41, // 23: saga.v1.UnknownOutcome.effect:type_name -> saga.v1.Effect
-	5,  // 24: saga.v1.Waiting.kind:type_name -> saga.v1.WaitKind
-	2,  // 25: saga.v1.Waiting.operation:type_name -> saga.v1.OperationKind
-	40, // 26: saga.v1.Waiting.since_time:type_name -> google.protobuf.Timestamp
-	40, // 27: saga.v1.Waiting.until_time:type_name -> google.protobuf.Timestamp
-	0,  // 28: saga.v1.Saga.state:type_name -> saga.v1.SagaState
-	0,  // 29: saga.v1.Saga.phase:type_name -> saga.v1.SagaState
-	40, // 30: saga.v1.Saga.state_time:type_name -> google.protobuf.Timestamp
-	11, // 31: saga.v1.Saga.park:type_name -> saga.v1.Park
-	12, // 32: saga.v1.Saga.cause:type_name -> saga.v1.FirstCause
-	40, // 33: saga.v1.Saga.start_time:type_name -> google.protobuf.Timestamp
-	40, // 34: saga.v1.Saga.update_time:type_name -> google.protobuf.Timestamp
-	40, // 35: saga.v1.Saga.deadline_time:type_name -> google.protobuf.Timestamp
-	40, // 36: saga.v1.Saga.end_time:type_name -> google.protobuf.Timestamp
-	37, // 37: saga.v1.Saga.labels:type_name -> saga.v1.Saga.LabelsEntry
-	13, // 38: saga.v1.Saga.steps:type_name -> saga.v1.StepStatus
-	15, // 39: saga.v1.Saga.waiting:type_name -> saga.v1.Waiting
-	8,  // 40: saga.v1.Saga.pending:type_name -> saga.v1.Pending
-	40, // 41: saga.v1.Saga.start_at_time:type_name -> google.protobuf.Timestamp
-	7,  // 42: saga.v1.JournalEntry.kind:type_name -> saga.v1.JournalEntry.Kind
-	2,  // 43: saga.v1.JournalEntry.operation:type_name -> saga.v1.OperationKind
-	40, // 44: saga.v1.JournalEntry.lease_time:type_name -> google.protobuf.Timestamp
-	40, // 45: saga.v1.JournalEntry.attempt_until_time:type_name -> google.protobuf.Timestamp
-	40, // 46: saga.v1.JournalEntry.lease_until_time:type_name -> google.protobuf.Timestamp
-	3,  // 47: saga.v1.JournalEntry.outcome:type_name -> saga.v1.Outcome
-	40, // 48: saga.v1.JournalEntry.finish_time:type_name -> google.protobuf.Timestamp
-	40, // 49: saga.v1.JournalEntry.retry_time:type_name -> google.protobuf.Timestamp
-	10, // 50: saga.v1.JournalEntry.error:type_name -> saga.v1.ErrorInfo
-	38, // 51: saga.v1.StartSagaRequest.labels:type_name -> saga.v1.StartSagaRequest.LabelsEntry
-	40, // 52: saga.v1.StartSagaRequest.start_at:type_name -> google.protobuf.Timestamp
-	40, // 53: saga.v1.StartSagaRequest.suspect_since:type_name -> google.protobuf.Timestamp
-	0,  // 54: saga.v1.StartSagaResponse.state:type_name -> saga.v1.SagaState
-	18, // 55: saga.v1.BatchStartSagasRequest.requests:type_name -> saga.v1.StartSagaRequest
-	39, // 56: saga.v1.BatchStartSagasResponse.items:type_name -> saga.v1.BatchStartSagasResponse.Item
-	9,  // 57: saga.v1.GetSagaRequest.saga:type_name -> saga.v1.SagaRef
-	6,  // 58: saga.v1.GetSagaRequest.view:type_name -> saga.v1.SagaView
-	9,  // 59: saga.v1.ListJournalRequest.saga:type_name -> saga.v1.SagaRef
-	17, // 60: saga.v1.ListJournalResponse.entries:type_name -> saga.v1.JournalEntry
-	0,  // 61: saga.v1.ListSagasRequest.states:type_name -> saga.v1.SagaState
-	16, // 62: saga.v1.ListSagasResponse.sagas:type_name -> saga.v1.Saga
-	0,  // 63: saga.v1.StepEffect.state:type_name -> saga.v1.SagaState
-	40, // 64: saga.v1.StepEffect.start_time:type_name -> google.protobuf.Timestamp
-	2,  // 65: saga.v1.StepEffect.operation:type_name -> saga.v1.OperationKind
-	40, // 66: saga.v1.StepEffect.first_time:type_name -> google.protobuf.Timestamp
-	40, // 67: saga.v1.StepEffect.last_time:type_name -> google.protobuf.Timestamp
-	29, // 68: saga.v1.ListEffectsResponse.effects:type_name -> saga.v1.StepEffect
-	9,  // 69: saga.v1.WaitSagaRequest.saga:type_name -> saga.v1.SagaRef
-	42, // 70: saga.v1.WaitSagaRequest.timeout:type_name -> google.protobuf.Duration
-	6,  // 71: saga.v1.WaitSagaRequest.view:type_name -> saga.v1.SagaView
-	9,  // 72: saga.v1.WatchSagaRequest.saga:type_name -> saga.v1.SagaRef
-	6,  // 73: saga.v1.WatchSagaRequest.view:type_name -> saga.v1.SagaView
-	16, // 74: saga.v1.WatchSagaResponse.saga:type_name -> saga.v1.Saga
-	9,  // 75: saga.v1.CancelSagaRequest.saga:type_name -> saga.v1.SagaRef
-	9,  // 76: saga.v1.SignalSagaRequest.saga:type_name -> saga.v1.SagaRef
-	19, // 77: saga.v1.BatchStartSagasResponse.Item.saga:type_name -> saga.v1.StartSagaResponse
-	22, // 78: saga.v1.BatchStartSagasResponse.Item.error:type_name -> saga.v1.ItemError
-	18, // 79: saga.v1.SagaService.StartSaga:input_type -> saga.v1.StartSagaRequest
-	20, // 80: saga.v1.SagaService.BatchStartSagas:input_type -> saga.v1.BatchStartSagasRequest
-	23, // 81: saga.v1.SagaService.GetSaga:input_type -> saga.v1.GetSagaRequest
-	24, // 82: saga.v1.SagaService.ListJournal:input_type -> saga.v1.ListJournalRequest
-	26, // 83: saga.v1.SagaService.ListSagas:input_type -> saga.v1.ListSagasRequest
-	28, // 84: saga.v1.SagaService.ListEffects:input_type -> saga.v1.ListEffectsRequest
-	31, // 85: saga.v1.SagaService.WaitSaga:input_type -> saga.v1.WaitSagaRequest
-	32, // 86: saga.v1.SagaService.WatchSaga:input_type -> saga.v1.WatchSagaRequest
-	34, // 87: saga.v1.SagaService.CancelSaga:input_type -> saga.v1.CancelSagaRequest
-	35, // 88: saga.v1.SagaService.SignalSaga:input_type -> saga.v1.SignalSagaRequest
-	19, // 89: saga.v1.SagaService.StartSaga:output_type -> saga.v1.StartSagaResponse
-	21, // 90: saga.v1.SagaService.BatchStartSagas:output_type -> saga.v1.BatchStartSagasResponse
-	16, // 91: saga.v1.SagaService.GetSaga:output_type -> saga.v1.Saga
-	25, // 92: saga.v1.SagaService.ListJournal:output_type -> saga.v1.ListJournalResponse
-	27, // 93: saga.v1.SagaService.ListSagas:output_type -> saga.v1.ListSagasResponse
-	30, // 94: saga.v1.SagaService.ListEffects:output_type -> saga.v1.ListEffectsResponse
-	16, // 95: saga.v1.SagaService.WaitSaga:output_type -> saga.v1.Saga
-	33, // 96: saga.v1.SagaService.WatchSaga:output_type -> saga.v1.WatchSagaResponse
-	16, // 97: saga.v1.SagaService.CancelSaga:output_type -> saga.v1.Saga
-	36, // 98: saga.v1.SagaService.SignalSaga:output_type -> saga.v1.SignalSagaResponse
-	89, // [89:99] is the sub-list for method output_type
-	79, // [79:89] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	44,  // 0: saga.v1.Pending.time:type_name -> google.protobuf.Timestamp
+	1,   // 1: saga.v1.Park.reason:type_name -> saga.v1.ParkReason
+	11,  // 2: saga.v1.Park.error:type_name -> saga.v1.ErrorInfo
+	11,  // 3: saga.v1.FirstCause.error:type_name -> saga.v1.ErrorInfo
+	44,  // 4: saga.v1.FirstCause.time:type_name -> google.protobuf.Timestamp
+	4,   // 5: saga.v1.StepStatus.state:type_name -> saga.v1.StepState
+	44,  // 6: saga.v1.StepStatus.state_time:type_name -> google.protobuf.Timestamp
+	2,   // 7: saga.v1.StepStatus.operation:type_name -> saga.v1.OperationKind
+	44,  // 8: saga.v1.StepStatus.lease_until_time:type_name -> google.protobuf.Timestamp
+	44,  // 9: saga.v1.StepStatus.next_time:type_name -> google.protobuf.Timestamp
+	3,   // 10: saga.v1.StepStatus.last_outcome:type_name -> saga.v1.Outcome
+	11,  // 11: saga.v1.StepStatus.last_error:type_name -> saga.v1.ErrorInfo
+	15,  // 12: saga.v1.StepStatus.unknown:type_name -> saga.v1.UnknownOutcome
+	2,   // 13: saga.v1.UnknownOutcome.operation:type_name -> saga.v1.OperationKind
+	44,  // 14: saga.v1.UnknownOutcome.lease_time:type_name -> google.protobuf.Timestamp
+	44,  // 15: saga.v1.UnknownOutcome.end_time:type_name -> google.protobuf.Timestamp
+	3,   // 16: saga.v1.UnknownOutcome.outcome:type_name -> saga.v1.Outcome
+	11,  // 17: saga.v1.UnknownOutcome.error:type_name -> saga.v1.ErrorInfo
+	44,  // 18: saga.v1.UnknownOutcome.settle_time:type_name -> google.protobuf.Timestamp
+	44,  // 19: saga.v1.UnknownOutcome.send_before:type_name -> google.protobuf.Timestamp
+	3,   // 20: saga.v1.UnknownOutcome.last_probe:type_name -> saga.v1.Outcome
+	11,  // 21: saga.v1.UnknownOutcome.last_probe_error:type_name -> saga.v1.ErrorInfo
+	44,  // 22: saga.v1.UnknownOutcome.last_probe_time:type_name -> google.protobuf.Timestamp
+	45,  // 23: saga.v1.UnknownOutcome.effect:type_name -> saga.v1.Effect
+	5,   // 24: saga.v1.Waiting.kind:type_name -> saga.v1.WaitKind
+	2,   // 25: saga.v1.Waiting.operation:type_name -> saga.v1.OperationKind
+	44,  // 26: saga.v1.Waiting.since_time:type_name -> google.protobuf.Timestamp
+	44,  // 27: saga.v1.Waiting.until_time:type_name -> google.protobuf.Timestamp
+	17,  // 28: saga.v1.Waiting.brake:type_name -> saga.v1.Handler
+	7,   // 29: saga.v1.Handler.hold:type_name -> saga.v1.Handler.Hold
+	44,  // 30: saga.v1.Handler.hold_time:type_name -> google.protobuf.Timestamp
+	18,  // 31: saga.v1.Handler.release_rate:type_name -> saga.v1.Rate
+	18,  // 32: saga.v1.Handler.rate:type_name -> saga.v1.Rate
+	19,  // 33: saga.v1.Handler.breaker:type_name -> saga.v1.Breaker
+	44,  // 34: saga.v1.Handler.next_trial_time:type_name -> google.protobuf.Timestamp
+	44,  // 35: saga.v1.Handler.change_time:type_name -> google.protobuf.Timestamp
+	44,  // 36: saga.v1.Handler.oldest_time:type_name -> google.protobuf.Timestamp
+	46,  // 37: saga.v1.Handler.left:type_name -> google.protobuf.Duration
+	46,  // 38: saga.v1.Breaker.trial_interval:type_name -> google.protobuf.Duration
+	0,   // 39: saga.v1.Saga.state:type_name -> saga.v1.SagaState
+	0,   // 40: saga.v1.Saga.phase:type_name -> saga.v1.SagaState
+	44,  // 41: saga.v1.Saga.state_time:type_name -> google.protobuf.Timestamp
+	12,  // 42: saga.v1.Saga.park:type_name -> saga.v1.Park
+	13,  // 43: saga.v1.Saga.cause:type_name -> saga.v1.FirstCause
+	44,  // 44: saga.v1.Saga.start_time:type_name -> google.protobuf.Timestamp
+	44,  // 45: saga.v1.Saga.update_time:type_name -> google.protobuf.Timestamp
+	44,  // 46: saga.v1.Saga.deadline_time:type_name -> google.protobuf.Timestamp
+	44,  // 47: saga.v1.Saga.end_time:type_name -> google.protobuf.Timestamp
+	41,  // 48: saga.v1.Saga.labels:type_name -> saga.v1.Saga.LabelsEntry
+	14,  // 49: saga.v1.Saga.steps:type_name -> saga.v1.StepStatus
+	16,  // 50: saga.v1.Saga.waiting:type_name -> saga.v1.Waiting
+	9,   // 51: saga.v1.Saga.pending:type_name -> saga.v1.Pending
+	44,  // 52: saga.v1.Saga.start_at_time:type_name -> google.protobuf.Timestamp
+	8,   // 53: saga.v1.JournalEntry.kind:type_name -> saga.v1.JournalEntry.Kind
+	2,   // 54: saga.v1.JournalEntry.operation:type_name -> saga.v1.OperationKind
+	44,  // 55: saga.v1.JournalEntry.lease_time:type_name -> google.protobuf.Timestamp
+	44,  // 56: saga.v1.JournalEntry.attempt_until_time:type_name -> google.protobuf.Timestamp
+	44,  // 57: saga.v1.JournalEntry.lease_until_time:type_name -> google.protobuf.Timestamp
+	3,   // 58: saga.v1.JournalEntry.outcome:type_name -> saga.v1.Outcome
+	44,  // 59: saga.v1.JournalEntry.finish_time:type_name -> google.protobuf.Timestamp
+	44,  // 60: saga.v1.JournalEntry.retry_time:type_name -> google.protobuf.Timestamp
+	11,  // 61: saga.v1.JournalEntry.error:type_name -> saga.v1.ErrorInfo
+	46,  // 62: saga.v1.JournalEntry.held:type_name -> google.protobuf.Duration
+	42,  // 63: saga.v1.StartSagaRequest.labels:type_name -> saga.v1.StartSagaRequest.LabelsEntry
+	44,  // 64: saga.v1.StartSagaRequest.start_at:type_name -> google.protobuf.Timestamp
+	44,  // 65: saga.v1.StartSagaRequest.suspect_since:type_name -> google.protobuf.Timestamp
+	0,   // 66: saga.v1.StartSagaResponse.state:type_name -> saga.v1.SagaState
+	22,  // 67: saga.v1.BatchStartSagasRequest.requests:type_name -> saga.v1.StartSagaRequest
+	43,  // 68: saga.v1.BatchStartSagasResponse.items:type_name -> saga.v1.BatchStartSagasResponse.Item
+	10,  // 69: saga.v1.GetSagaRequest.saga:type_name -> saga.v1.SagaRef
+	6,   // 70: saga.v1.GetSagaRequest.view:type_name -> saga.v1.SagaView
+	10,  // 71: saga.v1.ListJournalRequest.saga:type_name -> saga.v1.SagaRef
+	21,  // 72: saga.v1.ListJournalResponse.entries:type_name -> saga.v1.JournalEntry
+	0,   // 73: saga.v1.ListSagasRequest.states:type_name -> saga.v1.SagaState
+	20,  // 74: saga.v1.ListSagasResponse.sagas:type_name -> saga.v1.Saga
+	0,   // 75: saga.v1.StepEffect.state:type_name -> saga.v1.SagaState
+	44,  // 76: saga.v1.StepEffect.start_time:type_name -> google.protobuf.Timestamp
+	2,   // 77: saga.v1.StepEffect.operation:type_name -> saga.v1.OperationKind
+	44,  // 78: saga.v1.StepEffect.first_time:type_name -> google.protobuf.Timestamp
+	44,  // 79: saga.v1.StepEffect.last_time:type_name -> google.protobuf.Timestamp
+	33,  // 80: saga.v1.ListEffectsResponse.effects:type_name -> saga.v1.StepEffect
+	10,  // 81: saga.v1.WaitSagaRequest.saga:type_name -> saga.v1.SagaRef
+	46,  // 82: saga.v1.WaitSagaRequest.timeout:type_name -> google.protobuf.Duration
+	6,   // 83: saga.v1.WaitSagaRequest.view:type_name -> saga.v1.SagaView
+	10,  // 84: saga.v1.WatchSagaRequest.saga:type_name -> saga.v1.SagaRef
+	6,   // 85: saga.v1.WatchSagaRequest.view:type_name -> saga.v1.SagaView
+	20,  // 86: saga.v1.WatchSagaResponse.saga:type_name -> saga.v1.Saga
+	10,  // 87: saga.v1.CancelSagaRequest.saga:type_name -> saga.v1.SagaRef
+	10,  // 88: saga.v1.SignalSagaRequest.saga:type_name -> saga.v1.SagaRef
+	23,  // 89: saga.v1.BatchStartSagasResponse.Item.saga:type_name -> saga.v1.StartSagaResponse
+	26,  // 90: saga.v1.BatchStartSagasResponse.Item.error:type_name -> saga.v1.ItemError
+	22,  // 91: saga.v1.SagaService.StartSaga:input_type -> saga.v1.StartSagaRequest
+	24,  // 92: saga.v1.SagaService.BatchStartSagas:input_type -> saga.v1.BatchStartSagasRequest
+	27,  // 93: saga.v1.SagaService.GetSaga:input_type -> saga.v1.GetSagaRequest
+	28,  // 94: saga.v1.SagaService.ListJournal:input_type -> saga.v1.ListJournalRequest
+	30,  // 95: saga.v1.SagaService.ListSagas:input_type -> saga.v1.ListSagasRequest
+	32,  // 96: saga.v1.SagaService.ListEffects:input_type -> saga.v1.ListEffectsRequest
+	35,  // 97: saga.v1.SagaService.WaitSaga:input_type -> saga.v1.WaitSagaRequest
+	36,  // 98: saga.v1.SagaService.WatchSaga:input_type -> saga.v1.WatchSagaRequest
+	38,  // 99: saga.v1.SagaService.CancelSaga:input_type -> saga.v1.CancelSagaRequest
+	39,  // 100: saga.v1.SagaService.SignalSaga:input_type -> saga.v1.SignalSagaRequest
+	23,  // 101: saga.v1.SagaService.StartSaga:output_type -> saga.v1.StartSagaResponse
+	25,  // 102: saga.v1.SagaService.BatchStartSagas:output_type -> saga.v1.BatchStartSagasResponse
+	20,  // 103: saga.v1.SagaService.GetSaga:output_type -> saga.v1.Saga
+	29,  // 104: saga.v1.SagaService.ListJournal:output_type -> saga.v1.ListJournalResponse
+	31,  // 105: saga.v1.SagaService.ListSagas:output_type -> saga.v1.ListSagasResponse
+	34,  // 106: saga.v1.SagaService.ListEffects:output_type -> saga.v1.ListEffectsResponse
+	20,  // 107: saga.v1.SagaService.WaitSaga:output_type -> saga.v1.Saga
+	37,  // 108: saga.v1.SagaService.WatchSaga:output_type -> saga.v1.WatchSagaResponse
+	20,  // 109: saga.v1.SagaService.CancelSaga:output_type -> saga.v1.Saga
+	40,  // 110: saga.v1.SagaService.SignalSaga:output_type -> saga.v1.SignalSagaResponse
+	101, // [101:111] is the sub-list for method output_type
+	91,  // [91:101] is the sub-list for method input_type
+	91,  // [91:91] is the sub-list for extension type_name
+	91,  // [91:91] is the sub-list for extension extendee
+	0,   // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_saga_v1_saga_proto_init() }
@@ -3866,8 +4311,8 @@ func file_saga_v1_saga_proto_init() {
 		return
 	}
 	file_saga_v1_definition_proto_init()
-	file_saga_v1_saga_proto_msgTypes[18].OneofWrappers = []any{}
-	file_saga_v1_saga_proto_msgTypes[31].OneofWrappers = []any{
+	file_saga_v1_saga_proto_msgTypes[21].OneofWrappers = []any{}
+	file_saga_v1_saga_proto_msgTypes[34].OneofWrappers = []any{
 		(*BatchStartSagasResponse_Item_Saga)(nil),
 		(*BatchStartSagasResponse_Item_Error)(nil),
 	}
@@ -3876,8 +4321,8 @@ func file_saga_v1_saga_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_saga_v1_saga_proto_rawDesc), len(file_saga_v1_saga_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   32,
+			NumEnums:      9,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

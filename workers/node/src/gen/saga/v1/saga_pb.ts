@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file saga/v1/saga.proto.
  */
 export const file_saga_v1_saga: GenFile = /*@__PURE__*/
-  fileDesc("ChJzYWdhL3YxL3NhZ2EucHJvdG8SB3NhZ2EudjEiYAoHUGVuZGluZxIOCgZyZWFzb24YASABKAkSDAoEc3RlcBgCIAEoCRINCgVhY3RvchgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJbCgdTYWdhUmVmEhEKCW5hbWVzcGFjZRgBIAEoCRISCgpkZWZpbml0aW9uGAIgASgJEg8KB3NhZ2FfaWQYAyABKAkSCwoDcnVuGAQgASgFEgsKA3VpZBgFIAEoCSIqCglFcnJvckluZm8SDAoEY29kZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJIlwKBFBhcmsSIwoGcmVhc29uGAEgASgOMhMuc2FnYS52MS5QYXJrUmVhc29uEgwKBHN0ZXAYAiABKAkSIQoFZXJyb3IYAyABKAsyEi5zYWdhLnYxLkVycm9ySW5mbyKTAQoKRmlyc3RDYXVzZRIOCgZyZWFzb24YASABKAkSDAoEc3RlcBgCIAEoCRILCgN0cnkYAyABKAUSIQoFZXJyb3IYBCABKAsyEi5zYWdhLnYxLkVycm9ySW5mbxIoCgR0aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgGIAEoCSKeBAoKU3RlcFN0YXR1cxIMCgRuYW1lGAEgASgJEiEKBXN0YXRlGAIgASgOMhIuc2FnYS52MS5TdGVwU3RhdGUSLgoKc3RhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoJb3BlcmF0aW9uGAQgASgOMhYuc2FnYS52MS5PcGVyYXRpb25LaW5kEg8KB2hhbmRsZXIYBSABKAkSDQoFdHJpZXMYBiABKAUSDgoGd29ya2VyGAcgASgJEg0KBWZlbmNlGAggASgDEjQKEGxlYXNlX3VudGlsX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCW5leHRfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoMbGFzdF9vdXRjb21lGAsgASgOMhAuc2FnYS52MS5PdXRjb21lEiYKCmxhc3RfZXJyb3IYDCABKAsyEi5zYWdhLnYxLkVycm9ySW5mbxIOCgZvdXRwdXQYDSABKAwSDQoFbWF5YmUYDiABKAgSFwoPaWRlbXBvdGVuY3lfa2V5GA8gASgJEigKB3Vua25vd24YECABKAsyFy5zYWdhLnYxLlVua25vd25PdXRjb21lEg8KB3N1c3BlY3QYESABKAgSHQoVb3V0cHV0X2J5dGVzX2xlZnRfb3V0GBIgASgDIqwECg5Vbmtub3duT3V0Y29tZRIpCglvcGVyYXRpb24YASABKA4yFi5zYWdhLnYxLk9wZXJhdGlvbktpbmQSEAoIYXR0ZW1wdHMYAiABKAUSDgoGd29ya2VyGAMgASgJEg0KBWZlbmNlGAQgASgDEi4KCmxlYXNlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIhCgdvdXRjb21lGAcgASgOMhAuc2FnYS52MS5PdXRjb21lEiEKBWVycm9yGAggASgLMhIuc2FnYS52MS5FcnJvckluZm8SLwoLc2V0dGxlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3NlbmRfYmVmb3JlGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZwcm9iZXMYCyABKAUSJAoKbGFzdF9wcm9iZRgMIAEoDjIQLnNhZ2EudjEuT3V0Y29tZRIsChBsYXN0X3Byb2JlX2Vycm9yGA0gASgLMhIuc2FnYS52MS5FcnJvckluZm8SMwoPbGFzdF9wcm9iZV90aW1lGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIfCgZlZmZlY3QYDyABKA4yDy5zYWdhLnYxLkVmZmVjdCKiAgoHV2FpdGluZxIfCgRraW5kGAEgASgOMhEuc2FnYS52MS5XYWl0S2luZBIMCgRzdGVwGAIgASgJEikKCW9wZXJhdGlvbhgDIAEoDjIWLnNhZ2EudjEuT3BlcmF0aW9uS2luZBIPCgdoYW5kbGVyGAQgASgJEg4KBndvcmtlchgFIAEoCRIuCgpzaW5jZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIZChF3b3JrZXJzX2Nvbm5lY3RlZBgIIAEoBRIOCgZzaWduYWwYCSABKAkSEQoJc2VydmVkX2J5GAogAygJIqIGCgRTYWdhEgsKA3VpZBgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkSEgoKZGVmaW5pdGlvbhgDIAEoCRIQCghyZXZpc2lvbhgEIAEoBRIPCgdzYWdhX2lkGAUgASgJEgsKA3J1bhgGIAEoBRIhCgVzdGF0ZRgHIAEoDjISLnNhZ2EudjEuU2FnYVN0YXRlEiEKBXBoYXNlGAggASgOMhIuc2FnYS52MS5TYWdhU3RhdGUSLgoKc3RhdGVfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoEcGFyaxgKIAEoCzINLnNhZ2EudjEuUGFyaxIiCgVjYXVzZRgLIAEoCzITLnNhZ2EudjEuRmlyc3RDYXVzZRINCgVkb3VidBgMIAEoCBIuCgpzdGFydF90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNZGVhZGxpbmVfdGltZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYECABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBmxhYmVscxgRIAMoCzIZLnNhZ2EudjEuU2FnYS5MYWJlbHNFbnRyeRIUCgxyZWxhdGVkX3NhZ2EYEiABKAkSDQoFaW5wdXQYEyABKAwSIgoFc3RlcHMYFCADKAsyEy5zYWdhLnYxLlN0ZXBTdGF0dXMSIQoHd2FpdGluZxgVIAEoCzIQLnNhZ2EudjEuV2FpdGluZxIhCgdwZW5kaW5nGBYgASgLMhAuc2FnYS52MS5QZW5kaW5nEhIKCnBhc3RfcGl2b3QYFyABKAgSMQoNc3RhcnRfYXRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKWBwoMSm91cm5hbEVudHJ5EgsKA3NlcRgBIAEoAxIoCgRraW5kGAIgASgOMhouc2FnYS52MS5Kb3VybmFsRW50cnkuS2luZBIMCgRzdGVwGAMgASgJEikKCW9wZXJhdGlvbhgEIAEoDjIWLnNhZ2EudjEuT3BlcmF0aW9uS2luZBILCgN0cnkYBSABKAUSDQoFZmVuY2UYBiABKAMSDgoGd29ya2VyGAcgASgJEi4KCmxlYXNlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjYKEmF0dGVtcHRfdW50aWxfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNAoQbGVhc2VfdW50aWxfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIQoHb3V0Y29tZRgLIAEoDjIQLnNhZ2EudjEuT3V0Y29tZRIvCgtmaW5pc2hfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV0cnlfdGltZRgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGb3V0cHV0GA4gASgMEiEKBWVycm9yGA8gASgLMhIuc2FnYS52MS5FcnJvckluZm8SDgoGcmVhc29uGBAgASgJEg0KBWFib3V0GBEgASgDEg0KBWFjdG9yGBIgASgJEhEKCXNpZ25hbF9pZBgTIAEoCSLTAgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDgoKS0lORF9MRUFTRRABEhMKD0tJTkRfQ09NUEVOU0FURRACEg0KCUtJTkRfUEFSSxADEg4KCktJTkRfUkVUUlkQBBIUChBLSU5EX0xBVEVfUkVQT1JUEAUSDwoLS0lORF9SRVNVTUUQBhIMCghLSU5EX0VORBAHEhAKDEtJTkRfUkVTT0xWRRAIEg0KCUtJTkRfU0tJUBAJEhAKDEtJTkRfQUJBTkRPThAKEg4KCktJTkRfUFJPQkUQCxIOCgpLSU5EX01BWUJFEAwSDwoLS0lORF9BQ0NFUFQQDRIRCg1LSU5EX0NPTlRJTlVFEA4SEAoMS0lORF9QRU5ESU5HEA8SDwoLS0lORF9TSUdOQUwQEBIQCgxLSU5EX1JFQ0VJVkUQERIQCgxLSU5EX1NVU1BFQ1QQEiLWAgoQU3RhcnRTYWdhUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEgoKZGVmaW5pdGlvbhgCIAEoCRIPCgdzYWdhX2lkGAMgASgJEg0KBWlucHV0GAQgASgMEjUKBmxhYmVscxgFIAMoCzIlLnNhZ2EudjEuU3RhcnRTYWdhUmVxdWVzdC5MYWJlbHNFbnRyeRIUCgxyZWxhdGVkX3NhZ2EYBiABKAkSLAoIc3RhcnRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3N1c3BlY3QYCCABKAgSMQoNc3VzcGVjdF9zaW5jZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFYWN0b3IYCiABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKEAQoRU3RhcnRTYWdhUmVzcG9uc2USCwoDdWlkGAEgASgJEg8KB2V4aXN0ZWQYAiABKAgSIQoFc3RhdGUYAyABKA4yEi5zYWdhLnYxLlNhZ2FTdGF0ZRILCgNydW4YBCABKAUSEAoIcmV2aXNpb24YBSABKAUSDwoHc2FnYV9pZBgGIAEoCSJFChZCYXRjaFN0YXJ0U2FnYXNSZXF1ZXN0EisKCHJlcXVlc3RzGAEgAygLMhkuc2FnYS52MS5TdGFydFNhZ2FSZXF1ZXN0IrIBChdCYXRjaFN0YXJ0U2FnYXNSZXNwb25zZRI0CgVpdGVtcxgBIAMoCzIlLnNhZ2EudjEuQmF0Y2hTdGFydFNhZ2FzUmVzcG9uc2UuSXRlbRphCgRJdGVtEioKBHNhZ2EYASABKAsyGi5zYWdhLnYxLlN0YXJ0U2FnYVJlc3BvbnNlSAASIwoFZXJyb3IYAiABKAsyEi5zYWdhLnYxLkl0ZW1FcnJvckgAQggKBnJlc3VsdCJJCglJdGVtRXJyb3ISDAoEY29kZRgBIAEoBRIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRINCgVmaWVsZBgEIAEoCSJRCg5HZXRTYWdhUmVxdWVzdBIeCgRzYWdhGAEgASgLMhAuc2FnYS52MS5TYWdhUmVmEh8KBHZpZXcYAiABKA4yES5zYWdhLnYxLlNhZ2FWaWV3IlsKEkxpc3RKb3VybmFsUmVxdWVzdBIeCgRzYWdhGAEgASgLMhAuc2FnYS52MS5TYWdhUmVmEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlYKE0xpc3RKb3VybmFsUmVzcG9uc2USJgoHZW50cmllcxgBIAMoCzIVLnNhZ2EudjEuSm91cm5hbEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLxAQoQTGlzdFNhZ2FzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEgoKZGVmaW5pdGlvbhgCIAEoCRIiCgZzdGF0ZXMYAyADKA4yEi5zYWdhLnYxLlNhZ2FTdGF0ZRIWCg5zYWdhX2lkX3ByZWZpeBgEIAEoCRIUCgxvbGRlc3RfZmlyc3QYBSABKAgSEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkSDwoHc2FnYV9pZBgIIAEoCRISCgVkb3VidBgJIAEoCEgAiAEBEg4KBmZpbHRlchgKIAEoCUIICgZfZG91YnQiSgoRTGlzdFNhZ2FzUmVzcG9uc2USHAoFc2FnYXMYASADKAsyDS5zYWdhLnYxLlNhZ2ESFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInIKEkxpc3RFZmZlY3RzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSEgoKZGVmaW5pdGlvbhgCIAEoCRIOCgZmaWx0ZXIYAyABKAkSEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkijAMKClN0ZXBFZmZlY3QSCwoDdWlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRISCgpkZWZpbml0aW9uGAMgASgJEg8KB3NhZ2FfaWQYBCABKAkSCwoDcnVuGAUgASgFEiEKBXN0YXRlGAYgASgOMhIuc2FnYS52MS5TYWdhU3RhdGUSDQoFZG91YnQYByABKAgSLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc3RlcBgJIAEoCRIpCglvcGVyYXRpb24YCiABKA4yFi5zYWdhLnYxLk9wZXJhdGlvbktpbmQSEgoKZGlzcGF0Y2hlZBgLIAEoBRIMCgRzdXJlGAwgASgFEhAKCHBvc3NpYmxlGA0gASgFEi4KCmZpcnN0X3RpbWUYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCWxhc3RfdGltZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVAoTTGlzdEVmZmVjdHNSZXNwb25zZRIkCgdlZmZlY3RzGAEgAygLMhMuc2FnYS52MS5TdGVwRWZmZWN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKRAQoPV2FpdFNhZ2FSZXF1ZXN0Eh4KBHNhZ2EYASABKAsyEC5zYWdhLnYxLlNhZ2FSZWYSKgoHdGltZW91dBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglvcl9wYXJrZWQYAyABKAgSHwoEdmlldxgEIAEoDjIRLnNhZ2EudjEuU2FnYVZpZXciaQoQV2F0Y2hTYWdhUmVxdWVzdBIeCgRzYWdhGAEgASgLMhAuc2FnYS52MS5TYWdhUmVmEh8KBHZpZXcYAiABKA4yES5zYWdhLnYxLlNhZ2FWaWV3EhQKDHJlc3VtZV90b2tlbhgDIAEoCSJZChFXYXRjaFNhZ2FSZXNwb25zZRIbCgRzYWdhGAEgASgLMg0uc2FnYS52MS5TYWdhEhQKDHJlc3VtZV90b2tlbhgCIAEoCRIRCgl1bmNoYW5nZWQYAyABKAgiUgoRQ2FuY2VsU2FnYVJlcXVlc3QSHgoEc2FnYRgBIAEoCzIQLnNhZ2EudjEuU2FnYVJlZhIOCgZyZWFzb24YAiABKAkSDQoFYWN0b3IYAyABKAkidgoRU2lnbmFsU2FnYVJlcXVlc3QSHgoEc2FnYRgBIAEoCzIQLnNhZ2EudjEuU2FnYVJlZhIOCgZzaWduYWwYAiABKAkSEQoJc2lnbmFsX2lkGAMgASgJEg8KB3BheWxvYWQYBCABKAwSDQoFYWN0b3IYBSABKAkiJwoSU2lnbmFsU2FnYVJlc3BvbnNlEhEKCWR1cGxpY2F0ZRgBIAEoCCrDAQoJU2FnYVN0YXRlEhoKFlNBR0FfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJTQUdBX1NUQVRFX1JVTk5JTkcQARIbChdTQUdBX1NUQVRFX0NPTVBFTlNBVElORxACEhUKEVNBR0FfU1RBVEVfUEFSS0VEEAMSGAoUU0FHQV9TVEFURV9TVUNDRUVERUQQBBIaChZTQUdBX1NUQVRFX0NPTVBFTlNBVEVEEAUSGAoUU0FHQV9TVEFURV9BQkFORE9ORUQQBiqaAwoKUGFya1JlYXNvbhIbChdQQVJLX1JFQVNPTl9VTlNQRUNJRklFRBAAEh8KG1BBUktfUkVBU09OX09VVENPTUVfVU5LTk9XThABEicKI1BBUktfUkVBU09OX0lERU1QT1RFTkNZX1dJTkRPV19PVkVSEAISIQodUEFSS19SRUFTT05fUkVUUklFU19FWEhBVVNURUQQAxIjCh9QQVJLX1JFQVNPTl9DT01QRU5TQVRJT05fRkFJTEVEEAQSJAogUEFSS19SRUFTT05fUkVKRUNURURfQUZURVJfUElWT1QQBRIhCh1QQVJLX1JFQVNPTl9ERUFETElORV9FWENFRURFRBAGEh4KGlBBUktfUkVBU09OX0ZPUkVJR05fRUZGRUNUEAcSGwoXUEFSS19SRUFTT05fTEFURV9FRkZFQ1QQCBIdChlQQVJLX1JFQVNPTl9XT1JLRVJfS0lMTEVSEAkSHQoZUEFSS19SRUFTT05fTElNSVRfUkVBQ0hFRBAKEhkKFVBBUktfUkVBU09OX1NVU1BFTkRFRBALKoUBCg1PcGVyYXRpb25LaW5kEh4KGk9QRVJBVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVT1BFUkFUSU9OX0tJTkRfQUNUSU9OEAESHwobT1BFUkFUSU9OX0tJTkRfQ09NUEVOU0FUSU9OEAISGAoUT1BFUkFUSU9OX0tJTkRfUFJPQkUQAyqBAgoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEAoMT1VUQ09NRV9ET05FEAESGAoUT1VUQ09NRV9BTFJFQURZX0RPTkUQAhIUChBPVVRDT01FX1JFSkVDVEVEEAMSEQoNT1VUQ09NRV9SRVRSWRAEEhMKD09VVENPTUVfVU5LTk9XThAFEhMKD09VVENPTUVfRVhQSVJFRBAGEhcKE09VVENPTUVfU1RSRUFNX0xPU1QQBxIUChBPVVRDT01FX1JFTEVBU0VEEAgSFAoQT1VUQ09NRV9OT1RfRE9ORRAJEhkKFU9VVENPTUVfU1RJTExfVU5LTk9XThAKKrAFCglTdGVwU3RhdGUSGgoWU1RFUF9TVEFURV9VTlNQRUNJRklFRBAAEhYKElNURVBfU1RBVEVfUEVORElORxABEhQKEFNURVBfU1RBVEVfUkVBRFkQAhIVChFTVEVQX1NUQVRFX0xFQVNFRBADEhYKElNURVBfU1RBVEVfQkFDS09GRhAEEhMKD1NURVBfU1RBVEVfRE9ORRAFEhcKE1NURVBfU1RBVEVfUkVKRUNURUQQBhIWChJTVEVQX1NUQVRFX1VOS05PV04QBxIWChJTVEVQX1NUQVRFX05PVF9SVU4QCBIjCh9TVEVQX1NUQVRFX0NPTVBFTlNBVElPTl9XQUlUSU5HEAkSIQodU1RFUF9TVEFURV9DT01QRU5TQVRJT05fUkVBRFkQChIiCh5TVEVQX1NUQVRFX0NPTVBFTlNBVElPTl9MRUFTRUQQCxIjCh9TVEVQX1NUQVRFX0NPTVBFTlNBVElPTl9CQUNLT0ZGEAwSGgoWU1RFUF9TVEFURV9DT01QRU5TQVRFRBANEiQKIFNURVBfU1RBVEVfQ09NUEVOU0FUSU9OX1JFSkVDVEVEEA4SIwofU1RFUF9TVEFURV9DT01QRU5TQVRJT05fVU5LTk9XThAPEhgKFFNURVBfU1RBVEVfRVhIQVVTVEVEEBASJQohU1RFUF9TVEFURV9DT01QRU5TQVRJT05fRVhIQVVTVEVEEBESGgoWU1RFUF9TVEFURV9VTkNPTkZJUk1FRBASEhcKE1NURVBfU1RBVEVfTEVGVF9PVVQQExIjCh9TVEVQX1NUQVRFX0NPTVBFTlNBVElPTl9TS0lQUEVEEBQSFgoSU1RFUF9TVEFURV9ERUxBWUVEEBUSIQodU1RFUF9TVEFURV9XQUlUSU5HX0ZPUl9TSUdOQUwQFiq/AQoIV2FpdEtpbmQSGQoVV0FJVF9LSU5EX1VOU1BFQ0lGSUVEEAASFAoQV0FJVF9LSU5EX1dPUktFUhABEhMKD1dBSVRfS0lORF9SRVRSWRACEhQKEFdBSVRfS0lORF9SRVBPUlQQAxIUChBXQUlUX0tJTkRfU0VUVExFEAQSFgoSV0FJVF9LSU5EX09QRVJBVE9SEAUSEwoPV0FJVF9LSU5EX0RFTEFZEAYSFAoQV0FJVF9LSU5EX1NJR05BTBAHKk4KCFNhZ2FWaWV3EhkKFVNBR0FfVklFV19VTlNQRUNJRklFRBAAEhMKD1NBR0FfVklFV19CQVNJQxABEhIKDlNBR0FfVklFV19GVUxMEAIyrQUKC1NhZ2FTZXJ2aWNlEkIKCVN0YXJ0U2FnYRIZLnNhZ2EudjEuU3RhcnRTYWdhUmVxdWVzdBoaLnNhZ2EudjEuU3RhcnRTYWdhUmVzcG9uc2USVAoPQmF0Y2hTdGFydFNhZ2FzEh8uc2FnYS52MS5CYXRjaFN0YXJ0U2FnYXNSZXF1ZXN0GiAuc2FnYS52MS5CYXRjaFN0YXJ0U2FnYXNSZXNwb25zZRIxCgdHZXRTYWdhEhcuc2FnYS52MS5HZXRTYWdhUmVxdWVzdBoNLnNhZ2EudjEuU2FnYRJICgtMaXN0Sm91cm5hbBIbLnNhZ2EudjEuTGlzdEpvdXJuYWxSZXF1ZXN0Ghwuc2FnYS52MS5MaXN0Sm91cm5hbFJlc3BvbnNlEkIKCUxpc3RTYWdhcxIZLnNhZ2EudjEuTGlzdFNhZ2FzUmVxdWVzdBoaLnNhZ2EudjEuTGlzdFNhZ2FzUmVzcG9uc2USSAoLTGlzdEVmZmVjdHMSGy5zYWdhLnYxLkxpc3RFZmZlY3RzUmVxdWVzdBocLnNhZ2EudjEuTGlzdEVmZmVjdHNSZXNwb25zZRIzCghXYWl0U2FnYRIYLnNhZ2EudjEuV2FpdFNhZ2FSZXF1ZXN0Gg0uc2FnYS52MS5TYWdhEkQKCVdhdGNoU2FnYRIZLnNhZ2EudjEuV2F0Y2hTYWdhUmVxdWVzdBoaLnNhZ2EudjEuV2F0Y2hTYWdhUmVzcG9uc2UwARI3CgpDYW5jZWxTYWdhEhouc2FnYS52MS5DYW5jZWxTYWdhUmVxdWVzdBoNLnNhZ2EudjEuU2FnYRJFCgpTaWduYWxTYWdhEhouc2FnYS52MS5TaWduYWxTYWdhUmVxdWVzdBobLnNhZ2EudjEuU2lnbmFsU2FnYVJlc3BvbnNlQiUKDGRldi5zYWdhZC52MVABWhNzYWdhZC5kZXYvZ28vc2FnYXBiYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_saga_v1_definition]);
+  fileDesc("ChJzYWdhL3YxL3NhZ2EucHJvdG8SB3NhZ2EudjEiYAoHUGVuZGluZxIOCgZyZWFzb24YASABKAkSDAoEc3RlcBgCIAEoCRINCgVhY3RvchgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJbCgdTYWdhUmVmEhEKCW5hbWVzcGFjZRgBIAEoCRISCgpkZWZpbml0aW9uGAIgASgJEg8KB3NhZ2FfaWQYAyABKAkSCwoDcnVuGAQgASgFEgsKA3VpZBgFIAEoCSIqCglFcnJvckluZm8SDAoEY29kZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJIlwKBFBhcmsSIwoGcmVhc29uGAEgASgOMhMuc2FnYS52MS5QYXJrUmVhc29uEgwKBHN0ZXAYAiABKAkSIQoFZXJyb3IYAyABKAsyEi5zYWdhLnYxLkVycm9ySW5mbyKTAQoKRmlyc3RDYXVzZRIOCgZyZWFzb24YASABKAkSDAoEc3RlcBgCIAEoCRILCgN0cnkYAyABKAUSIQoFZXJyb3IYBCABKAsyEi5zYWdhLnYxLkVycm9ySW5mbxIoCgR0aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgGIAEoCSKeBAoKU3RlcFN0YXR1cxIMCgRuYW1lGAEgASgJEiEKBXN0YXRlGAIgASgOMhIuc2FnYS52MS5TdGVwU3RhdGUSLgoKc3RhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoJb3BlcmF0aW9uGAQgASgOMhYuc2FnYS52MS5PcGVyYXRpb25LaW5kEg8KB2hhbmRsZXIYBSABKAkSDQoFdHJpZXMYBiABKAUSDgoGd29ya2VyGAcgASgJEg0KBWZlbmNlGAggASgDEjQKEGxlYXNlX3VudGlsX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCW5leHRfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoMbGFzdF9vdXRjb21lGAsgASgOMhAuc2FnYS52MS5PdXRjb21lEiYKCmxhc3RfZXJyb3IYDCABKAsyEi5zYWdhLnYxLkVycm9ySW5mbxIOCgZvdXRwdXQYDSABKAwSDQoFbWF5YmUYDiABKAgSFwoPaWRlbXBvdGVuY3lfa2V5GA8gASgJEigKB3Vua25vd24YECABKAsyFy5zYWdhLnYxLlVua25vd25PdXRjb21lEg8KB3N1c3BlY3QYESABKAgSHQoVb3V0cHV0X2J5dGVzX2xlZnRfb3V0GBIgASgDIqwECg5Vbmtub3duT3V0Y29tZRIpCglvcGVyYXRpb24YASABKA4yFi5zYWdhLnYxLk9wZXJhdGlvbktpbmQSEAoIYXR0ZW1wdHMYAiABKAUSDgoGd29ya2VyGAMgASgJEg0KBWZlbmNlGAQgASgDEi4KCmxlYXNlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIhCgdvdXRjb21lGAcgASgOMhAuc2FnYS52MS5PdXRjb21lEiEKBWVycm9yGAggASgLMhIuc2FnYS52MS5FcnJvckluZm8SLwoLc2V0dGxlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3NlbmRfYmVmb3JlGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZwcm9iZXMYCyABKAUSJAoKbGFzdF9wcm9iZRgMIAEoDjIQLnNhZ2EudjEuT3V0Y29tZRIsChBsYXN0X3Byb2JlX2Vycm9yGA0gASgLMhIuc2FnYS52MS5FcnJvckluZm8SMwoPbGFzdF9wcm9iZV90aW1lGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIfCgZlZmZlY3QYDyABKA4yDy5zYWdhLnYxLkVmZmVjdCLDAgoHV2FpdGluZxIfCgRraW5kGAEgASgOMhEuc2FnYS52MS5XYWl0S2luZBIMCgRzdGVwGAIgASgJEikKCW9wZXJhdGlvbhgDIAEoDjIWLnNhZ2EudjEuT3BlcmF0aW9uS2luZBIPCgdoYW5kbGVyGAQgASgJEg4KBndvcmtlchgFIAEoCRIuCgpzaW5jZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIZChF3b3JrZXJzX2Nvbm5lY3RlZBgIIAEoBRIOCgZzaWduYWwYCSABKAkSEQoJc2VydmVkX2J5GAogAygJEh8KBWJyYWtlGAsgASgLMhAuc2FnYS52MS5IYW5kbGVyIogFCgdIYW5kbGVyEg8KB2hhbmRsZXIYASABKAkSIwoEaG9sZBgCIAEoDjIVLnNhZ2EudjEuSGFuZGxlci5Ib2xkEi0KCWhvbGRfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoMcmVsZWFzZV9yYXRlGAQgASgLMg0uc2FnYS52MS5SYXRlEhsKBHJhdGUYBSABKAsyDS5zYWdhLnYxLlJhdGUSCwoDY2FwGAYgASgFEiEKB2JyZWFrZXIYByABKAsyEC5zYWdhLnYxLkJyZWFrZXISMwoPbmV4dF90cmlhbF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg90cmlhbF9zdWNjZXNzZXMYCSABKAUSDQoFYWN0b3IYCiABKAkSDgoGcmVhc29uGAsgASgJEi8KC2NoYW5nZV90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd3YWl0aW5nGA0gASgDEg4KBmxldF9nbxgOIAEoAxIaChJsZXRfZ29faXNfZXN0aW1hdGUYDyABKAgSDgoGbGVhc2VkGBAgASgDEi8KC29sZGVzdF90aW1lGBEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgRsZWZ0GBIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3dvcmtlcnMYEyABKAUSDwoHc2VydmVycxgUIAEoBSI/CgRIb2xkEhQKEEhPTERfVU5TUEVDSUZJRUQQABIPCgtIT0xEX1BFUlNPThABEhAKDEhPTERfQlJFQUtFUhACIiYKBFJhdGUSDQoFdGFza3MYASABKAMSDwoHc2Vjb25kcxgCIAEoBSJ1CgdCcmVha2VyEhAKCGZhaWx1cmVzGAEgASgFEjEKDnRyaWFsX2ludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhEKCXN1Y2Nlc3NlcxgDIAEoBRISCgppc19kZWZhdWx0GAQgASgIIqIGCgRTYWdhEgsKA3VpZBgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkSEgoKZGVmaW5pdGlvbhgDIAEoCRIQCghyZXZpc2lvbhgEIAEoBRIPCgdzYWdhX2lkGAUgASgJEgsKA3J1bhgGIAEoBRIhCgVzdGF0ZRgHIAEoDjISLnNhZ2EudjEuU2FnYVN0YXRlEiEKBXBoYXNlGAggASgOMhIuc2FnYS52MS5TYWdhU3RhdGUSLgoKc3RhdGVfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoEcGFyaxgKIAEoCzINLnNhZ2EudjEuUGFyaxIiCgVjYXVzZRgLIAEoCzITLnNhZ2EudjEuRmlyc3RDYXVzZRINCgVkb3VidBgMIAEoCBIuCgpzdGFydF90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNZGVhZGxpbmVfdGltZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYECABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBmxhYmVscxgRIAMoCzIZLnNhZ2EudjEuU2FnYS5MYWJlbHNFbnRyeRIUCgxyZWxhdGVkX3NhZ2EYEiABKAkSDQoFaW5wdXQYEyABKAwSIgoFc3RlcHMYFCADKAsyEy5zYWdhLnYxLlN0ZXBTdGF0dXMSIQoHd2FpdGluZxgVIAEoCzIQLnNhZ2EudjEuV2FpdGluZxIhCgdwZW5kaW5nGBYgASgLMhAuc2FnYS52MS5QZW5kaW5nEhIKCnBhc3RfcGl2b3QYFyABKAgSMQoNc3RhcnRfYXRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASK/BwoMSm91cm5hbEVudHJ5EgsKA3NlcRgBIAEoAxIoCgRraW5kGAIgASgOMhouc2FnYS52MS5Kb3VybmFsRW50cnkuS2luZBIMCgRzdGVwGAMgASgJEikKCW9wZXJhdGlvbhgEIAEoDjIWLnNhZ2EudjEuT3BlcmF0aW9uS2luZBILCgN0cnkYBSABKAUSDQoFZmVuY2UYBiABKAMSDgoGd29ya2VyGAcgASgJEi4KCmxlYXNlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjYKEmF0dGVtcHRfdW50aWxfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNAoQbGVhc2VfdW50aWxfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIQoHb3V0Y29tZRgLIAEoDjIQLnNhZ2EudjEuT3V0Y29tZRIvCgtmaW5pc2hfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV0cnlfdGltZRgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGb3V0cHV0GA4gASgMEiEKBWVycm9yGA8gASgLMhIuc2FnYS52MS5FcnJvckluZm8SDgoGcmVhc29uGBAgASgJEg0KBWFib3V0GBEgASgDEg0KBWFjdG9yGBIgASgJEhEKCXNpZ25hbF9pZBgTIAEoCRInCgRoZWxkGBQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItMCCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIOCgpLSU5EX0xFQVNFEAESEwoPS0lORF9DT01QRU5TQVRFEAISDQoJS0lORF9QQVJLEAMSDgoKS0lORF9SRVRSWRAEEhQKEEtJTkRfTEFURV9SRVBPUlQQBRIPCgtLSU5EX1JFU1VNRRAGEgwKCEtJTkRfRU5EEAcSEAoMS0lORF9SRVNPTFZFEAgSDQoJS0lORF9TS0lQEAkSEAoMS0lORF9BQkFORE9OEAoSDgoKS0lORF9QUk9CRRALEg4KCktJTkRfTUFZQkUQDBIPCgtLSU5EX0FDQ0VQVBANEhEKDUtJTkRfQ09OVElOVUUQDhIQCgxLSU5EX1BFTkRJTkcQDxIPCgtLSU5EX1NJR05BTBAQEhAKDEtJTkRfUkVDRUlWRRAREhAKDEtJTkRfU1VTUEVDVBASItYCChBTdGFydFNhZ2FSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRISCgpkZWZpbml0aW9uGAIgASgJEg8KB3NhZ2FfaWQYAyABKAkSDQoFaW5wdXQYBCABKAwSNQoGbGFiZWxzGAUgAygLMiUuc2FnYS52MS5TdGFydFNhZ2FSZXF1ZXN0LkxhYmVsc0VudHJ5EhQKDHJlbGF0ZWRfc2FnYRgGIAEoCRIsCghzdGFydF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3VzcGVjdBgIIAEoCBIxCg1zdXNwZWN0X3NpbmNlGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgKIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIoQBChFTdGFydFNhZ2FSZXNwb25zZRILCgN1aWQYASABKAkSDwoHZXhpc3RlZBgCIAEoCBIhCgVzdGF0ZRgDIAEoDjISLnNhZ2EudjEuU2FnYVN0YXRlEgsKA3J1bhgEIAEoBRIQCghyZXZpc2lvbhgFIAEoBRIPCgdzYWdhX2lkGAYgASgJIkUKFkJhdGNoU3RhcnRTYWdhc1JlcXVlc3QSKwoIcmVxdWVzdHMYASADKAsyGS5zYWdhLnYxLlN0YXJ0U2FnYVJlcXVlc3QisgEKF0JhdGNoU3RhcnRTYWdhc1Jlc3BvbnNlEjQKBWl0ZW1zGAEgAygLMiUuc2FnYS52MS5CYXRjaFN0YXJ0U2FnYXNSZXNwb25zZS5JdGVtGmEKBEl0ZW0SKgoEc2FnYRgBIAEoCzIaLnNhZ2EudjEuU3RhcnRTYWdhUmVzcG9uc2VIABIjCgVlcnJvchgCIAEoCzISLnNhZ2EudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkkKCUl0ZW1FcnJvchIMCgRjb2RlGAEgASgFEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEg0KBWZpZWxkGAQgASgJIlEKDkdldFNhZ2FSZXF1ZXN0Eh4KBHNhZ2EYASABKAsyEC5zYWdhLnYxLlNhZ2FSZWYSHwoEdmlldxgCIAEoDjIRLnNhZ2EudjEuU2FnYVZpZXciWwoSTGlzdEpvdXJuYWxSZXF1ZXN0Eh4KBHNhZ2EYASABKAsyEC5zYWdhLnYxLlNhZ2FSZWYSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiVgoTTGlzdEpvdXJuYWxSZXNwb25zZRImCgdlbnRyaWVzGAEgAygLMhUuc2FnYS52MS5Kb3VybmFsRW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIvEBChBMaXN0U2FnYXNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRISCgpkZWZpbml0aW9uGAIgASgJEiIKBnN0YXRlcxgDIAMoDjISLnNhZ2EudjEuU2FnYVN0YXRlEhYKDnNhZ2FfaWRfcHJlZml4GAQgASgJEhQKDG9sZGVzdF9maXJzdBgFIAEoCBIRCglwYWdlX3NpemUYBiABKAUSEgoKcGFnZV90b2tlbhgHIAEoCRIPCgdzYWdhX2lkGAggASgJEhIKBWRvdWJ0GAkgASgISACIAQESDgoGZmlsdGVyGAogASgJQggKBl9kb3VidCJKChFMaXN0U2FnYXNSZXNwb25zZRIcCgVzYWdhcxgBIAMoCzINLnNhZ2EudjEuU2FnYRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkicgoSTGlzdEVmZmVjdHNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRISCgpkZWZpbml0aW9uGAIgASgJEg4KBmZpbHRlchgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSKMAwoKU3RlcEVmZmVjdBILCgN1aWQYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEhIKCmRlZmluaXRpb24YAyABKAkSDwoHc2FnYV9pZBgEIAEoCRILCgNydW4YBSABKAUSIQoFc3RhdGUYBiABKA4yEi5zYWdhLnYxLlNhZ2FTdGF0ZRINCgVkb3VidBgHIAEoCBIuCgpzdGFydF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRzdGVwGAkgASgJEikKCW9wZXJhdGlvbhgKIAEoDjIWLnNhZ2EudjEuT3BlcmF0aW9uS2luZBISCgpkaXNwYXRjaGVkGAsgASgFEgwKBHN1cmUYDCABKAUSEAoIcG9zc2libGUYDSABKAUSLgoKZmlyc3RfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF90aW1lGA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJUChNMaXN0RWZmZWN0c1Jlc3BvbnNlEiQKB2VmZmVjdHMYASADKAsyEy5zYWdhLnYxLlN0ZXBFZmZlY3QSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpEBCg9XYWl0U2FnYVJlcXVlc3QSHgoEc2FnYRgBIAEoCzIQLnNhZ2EudjEuU2FnYVJlZhIqCgd0aW1lb3V0GAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhEKCW9yX3BhcmtlZBgDIAEoCBIfCgR2aWV3GAQgASgOMhEuc2FnYS52MS5TYWdhVmlldyJpChBXYXRjaFNhZ2FSZXF1ZXN0Eh4KBHNhZ2EYASABKAsyEC5zYWdhLnYxLlNhZ2FSZWYSHwoEdmlldxgCIAEoDjIRLnNhZ2EudjEuU2FnYVZpZXcSFAoMcmVzdW1lX3Rva2VuGAMgASgJIlkKEVdhdGNoU2FnYVJlc3BvbnNlEhsKBHNhZ2EYASABKAsyDS5zYWdhLnYxLlNhZ2ESFAoMcmVzdW1lX3Rva2VuGAIgASgJEhEKCXVuY2hhbmdlZBgDIAEoCCJSChFDYW5jZWxTYWdhUmVxdWVzdBIeCgRzYWdhGAEgASgLMhAuc2FnYS52MS5TYWdhUmVmEg4KBnJlYXNvbhgCIAEoCRINCgVhY3RvchgDIAEoCSJ2ChFTaWduYWxTYWdhUmVxdWVzdBIeCgRzYWdhGAEgASgLMhAuc2FnYS52MS5TYWdhUmVmEg4KBnNpZ25hbBgCIAEoCRIRCglzaWduYWxfaWQYAyABKAkSDwoHcGF5bG9hZBgEIAEoDBINCgVhY3RvchgFIAEoCSInChJTaWduYWxTYWdhUmVzcG9uc2USEQoJZHVwbGljYXRlGAEgASgIKsMBCglTYWdhU3RhdGUSGgoWU0FHQV9TVEFURV9VTlNQRUNJRklFRBAAEhYKElNBR0FfU1RBVEVfUlVOTklORxABEhsKF1NBR0FfU1RBVEVfQ09NUEVOU0FUSU5HEAISFQoRU0FHQV9TVEFURV9QQVJLRUQQAxIYChRTQUdBX1NUQVRFX1NVQ0NFRURFRBAEEhoKFlNBR0FfU1RBVEVfQ09NUEVOU0FURUQQBRIYChRTQUdBX1NUQVRFX0FCQU5ET05FRBAGKpoDCgpQYXJrUmVhc29uEhsKF1BBUktfUkVBU09OX1VOU1BFQ0lGSUVEEAASHwobUEFSS19SRUFTT05fT1VUQ09NRV9VTktOT1dOEAESJwojUEFSS19SRUFTT05fSURFTVBPVEVOQ1lfV0lORE9XX09WRVIQAhIhCh1QQVJLX1JFQVNPTl9SRVRSSUVTX0VYSEFVU1RFRBADEiMKH1BBUktfUkVBU09OX0NPTVBFTlNBVElPTl9GQUlMRUQQBBIkCiBQQVJLX1JFQVNPTl9SRUpFQ1RFRF9BRlRFUl9QSVZPVBAFEiEKHVBBUktfUkVBU09OX0RFQURMSU5FX0VYQ0VFREVEEAYSHgoaUEFSS19SRUFTT05fRk9SRUlHTl9FRkZFQ1QQBxIbChdQQVJLX1JFQVNPTl9MQVRFX0VGRkVDVBAIEh0KGVBBUktfUkVBU09OX1dPUktFUl9LSUxMRVIQCRIdChlQQVJLX1JFQVNPTl9MSU1JVF9SRUFDSEVEEAoSGQoVUEFSS19SRUFTT05fU1VTUEVOREVEEAsqhQEKDU9wZXJhdGlvbktpbmQSHgoaT1BFUkFUSU9OX0tJTkRfVU5TUEVDSUZJRUQQABIZChVPUEVSQVRJT05fS0lORF9BQ1RJT04QARIfChtPUEVSQVRJT05fS0lORF9DT01QRU5TQVRJT04QAhIYChRPUEVSQVRJT05fS0lORF9QUk9CRRADKoECCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIQCgxPVVRDT01FX0RPTkUQARIYChRPVVRDT01FX0FMUkVBRFlfRE9ORRACEhQKEE9VVENPTUVfUkVKRUNURUQQAxIRCg1PVVRDT01FX1JFVFJZEAQSEwoPT1VUQ09NRV9VTktOT1dOEAUSEwoPT1VUQ09NRV9FWFBJUkVEEAYSFwoTT1VUQ09NRV9TVFJFQU1fTE9TVBAHEhQKEE9VVENPTUVfUkVMRUFTRUQQCBIUChBPVVRDT01FX05PVF9ET05FEAkSGQoVT1VUQ09NRV9TVElMTF9VTktOT1dOEAoqsAUKCVN0ZXBTdGF0ZRIaChZTVEVQX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSU1RFUF9TVEFURV9QRU5ESU5HEAESFAoQU1RFUF9TVEFURV9SRUFEWRACEhUKEVNURVBfU1RBVEVfTEVBU0VEEAMSFgoSU1RFUF9TVEFURV9CQUNLT0ZGEAQSEwoPU1RFUF9TVEFURV9ET05FEAUSFwoTU1RFUF9TVEFURV9SRUpFQ1RFRBAGEhYKElNURVBfU1RBVEVfVU5LTk9XThAHEhYKElNURVBfU1RBVEVfTk9UX1JVThAIEiMKH1NURVBfU1RBVEVfQ09NUEVOU0FUSU9OX1dBSVRJTkcQCRIhCh1TVEVQX1NUQVRFX0NPTVBFTlNBVElPTl9SRUFEWRAKEiIKHlNURVBfU1RBVEVfQ09NUEVOU0FUSU9OX0xFQVNFRBALEiMKH1NURVBfU1RBVEVfQ09NUEVOU0FUSU9OX0JBQ0tPRkYQDBIaChZTVEVQX1NUQVRFX0NPTVBFTlNBVEVEEA0SJAogU1RFUF9TVEFURV9DT01QRU5TQVRJT05fUkVKRUNURUQQDhIjCh9TVEVQX1NUQVRFX0NPTVBFTlNBVElPTl9VTktOT1dOEA8SGAoUU1RFUF9TVEFURV9FWEhBVVNURUQQEBIlCiFTVEVQX1NUQVRFX0NPTVBFTlNBVElPTl9FWEhBVVNURUQQERIaChZTVEVQX1NUQVRFX1VOQ09ORklSTUVEEBISFwoTU1RFUF9TVEFURV9MRUZUX09VVBATEiMKH1NURVBfU1RBVEVfQ09NUEVOU0FUSU9OX1NLSVBQRUQQFBIWChJTVEVQX1NUQVRFX0RFTEFZRUQQFRIhCh1TVEVQX1NUQVRFX1dBSVRJTkdfRk9SX1NJR05BTBAWKr8BCghXYWl0S2luZBIZChVXQUlUX0tJTkRfVU5TUEVDSUZJRUQQABIUChBXQUlUX0tJTkRfV09SS0VSEAESEwoPV0FJVF9LSU5EX1JFVFJZEAISFAoQV0FJVF9LSU5EX1JFUE9SVBADEhQKEFdBSVRfS0lORF9TRVRUTEUQBBIWChJXQUlUX0tJTkRfT1BFUkFUT1IQBRITCg9XQUlUX0tJTkRfREVMQVkQBhIUChBXQUlUX0tJTkRfU0lHTkFMEAcqTgoIU2FnYVZpZXcSGQoVU0FHQV9WSUVXX1VOU1BFQ0lGSUVEEAASEwoPU0FHQV9WSUVXX0JBU0lDEAESEgoOU0FHQV9WSUVXX0ZVTEwQAjKtBQoLU2FnYVNlcnZpY2USQgoJU3RhcnRTYWdhEhkuc2FnYS52MS5TdGFydFNhZ2FSZXF1ZXN0Ghouc2FnYS52MS5TdGFydFNhZ2FSZXNwb25zZRJUCg9CYXRjaFN0YXJ0U2FnYXMSHy5zYWdhLnYxLkJhdGNoU3RhcnRTYWdhc1JlcXVlc3QaIC5zYWdhLnYxLkJhdGNoU3RhcnRTYWdhc1Jlc3BvbnNlEjEKB0dldFNhZ2ESFy5zYWdhLnYxLkdldFNhZ2FSZXF1ZXN0Gg0uc2FnYS52MS5TYWdhEkgKC0xpc3RKb3VybmFsEhsuc2FnYS52MS5MaXN0Sm91cm5hbFJlcXVlc3QaHC5zYWdhLnYxLkxpc3RKb3VybmFsUmVzcG9uc2USQgoJTGlzdFNhZ2FzEhkuc2FnYS52MS5MaXN0U2FnYXNSZXF1ZXN0Ghouc2FnYS52MS5MaXN0U2FnYXNSZXNwb25zZRJICgtMaXN0RWZmZWN0cxIbLnNhZ2EudjEuTGlzdEVmZmVjdHNSZXF1ZXN0Ghwuc2FnYS52MS5MaXN0RWZmZWN0c1Jlc3BvbnNlEjMKCFdhaXRTYWdhEhguc2FnYS52MS5XYWl0U2FnYVJlcXVlc3QaDS5zYWdhLnYxLlNhZ2ESRAoJV2F0Y2hTYWdhEhkuc2FnYS52MS5XYXRjaFNhZ2FSZXF1ZXN0Ghouc2FnYS52MS5XYXRjaFNhZ2FSZXNwb25zZTABEjcKCkNhbmNlbFNhZ2ESGi5zYWdhLnYxLkNhbmNlbFNhZ2FSZXF1ZXN0Gg0uc2FnYS52MS5TYWdhEkUKClNpZ25hbFNhZ2ESGi5zYWdhLnYxLlNpZ25hbFNhZ2FSZXF1ZXN0Ghsuc2FnYS52MS5TaWduYWxTYWdhUmVzcG9uc2VCJQoMZGV2LnNhZ2FkLnYxUAFaE3NhZ2FkLmRldi9nby9zYWdhcGJiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_saga_v1_definition]);
 
 /**
  * A cancel or the deadline, that waits for what becomes of the pivot: had it no effect, the saga turns
@@ -502,6 +502,13 @@ export type Waiting = Message<"saga.v1.Waiting"> & {
    * @generated from field: repeated string served_by = 10;
    */
   servedBy: string[];
+
+  /**
+   * WORKER: `handler` is held or limited, and so; absent: it is neither.
+   *
+   * @generated from field: saga.v1.Handler brake = 11;
+   */
+  brake?: Handler | undefined;
 };
 
 /**
@@ -510,6 +517,250 @@ export type Waiting = Message<"saga.v1.Waiting"> & {
  */
 export const WaitingSchema: GenMessage<Waiting> = /*@__PURE__*/
   messageDesc(file_saga_v1_saga, 7);
+
+/**
+ * A handler, as operators have set it and as it stands now. Rates, caps and counts are of all servers
+ * together.
+ *
+ * @generated from message saga.v1.Handler
+ */
+export type Handler = Message<"saga.v1.Handler"> & {
+  /**
+   * @generated from field: string handler = 1;
+   */
+  handler: string;
+
+  /**
+   * @generated from field: saga.v1.Handler.Hold hold = 2;
+   */
+  hold: Handler_Hold;
+
+  /**
+   * since when it is held so
+   *
+   * @generated from field: google.protobuf.Timestamp hold_time = 3;
+   */
+  holdTime?: Timestamp | undefined;
+
+  /**
+   * Released gradually, until what waited is through; absent: it is not. Like the time in which it is
+   * held, that time counts for no retry budget, no start_timeout and no deadline of what waits for it.
+   *
+   * @generated from field: saga.v1.Rate release_rate = 4;
+   */
+  releaseRate?: Rate | undefined;
+
+  /**
+   * a lasting limit; absent: none
+   *
+   * @generated from field: saga.v1.Rate rate = 5;
+   */
+  rate?: Rate | undefined;
+
+  /**
+   * a lasting limit, leases at a time; 0: none
+   *
+   * @generated from field: int32 cap = 6;
+   */
+  cap: number;
+
+  /**
+   * @generated from field: saga.v1.Breaker breaker = 7;
+   */
+  breaker?: Breaker | undefined;
+
+  /**
+   * BREAKER
+   *
+   * @generated from field: google.protobuf.Timestamp next_trial_time = 8;
+   */
+  nextTrialTime?: Timestamp | undefined;
+
+  /**
+   * BREAKER: in a row, until now
+   *
+   * @generated from field: int32 trial_successes = 9;
+   */
+  trialSuccesses: number;
+
+  /**
+   * who changed it last; "": its breaker
+   *
+   * @generated from field: string actor = 10;
+   */
+  actor: string;
+
+  /**
+   * what they said; the breaker: the last failure
+   *
+   * @generated from field: string reason = 11;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp change_time = 12;
+   */
+  changeTime?: Timestamp | undefined;
+
+  /**
+   * operations that wait for it in the servers' memory
+   *
+   * @generated from field: int64 waiting = 13;
+   */
+  waiting: bigint;
+
+  /**
+   * sagas that wait for it and that no server has in memory
+   *
+   * @generated from field: int64 let_go = 14;
+   */
+  letGo: bigint;
+
+  /**
+   * there are more than are counted
+   *
+   * @generated from field: bool let_go_is_estimate = 15;
+   */
+  letGoIsEstimate: boolean;
+
+  /**
+   * @generated from field: int64 leased = 16;
+   */
+  leased: bigint;
+
+  /**
+   * since when the first one in memory waits
+   *
+   * @generated from field: google.protobuf.Timestamp oldest_time = 17;
+   */
+  oldestTime?: Timestamp | undefined;
+
+  /**
+   * How long what waits needs at the rate that is in force; absent: held, or no rate.
+   *
+   * @generated from field: google.protobuf.Duration left = 18;
+   */
+  left?: Duration | undefined;
+
+  /**
+   * that serve it, connected to the answering server
+   *
+   * @generated from field: int32 workers = 19;
+   */
+  workers: number;
+
+  /**
+   * with workers for it, among those that it is held or limited on
+   *
+   * @generated from field: int32 servers = 20;
+   */
+  servers: number;
+};
+
+/**
+ * Describes the message saga.v1.Handler.
+ * Use `create(HandlerSchema)` to create a new message.
+ */
+export const HandlerSchema: GenMessage<Handler> = /*@__PURE__*/
+  messageDesc(file_saga_v1_saga, 8);
+
+/**
+ * @generated from enum saga.v1.Handler.Hold
+ */
+export enum Handler_Hold {
+  /**
+   * it is not held
+   *
+   * @generated from enum value: HOLD_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: HOLD_PERSON = 1;
+   */
+  PERSON = 1,
+
+  /**
+   * by itself, after failures in a row; trials may release it
+   *
+   * @generated from enum value: HOLD_BREAKER = 2;
+   */
+  BREAKER = 2,
+}
+
+/**
+ * Describes the enum saga.v1.Handler.Hold.
+ */
+export const Handler_HoldSchema: GenEnum<Handler_Hold> = /*@__PURE__*/
+  enumDesc(file_saga_v1_saga, 8, 0);
+
+/**
+ * So many tasks in so many seconds.
+ *
+ * @generated from message saga.v1.Rate
+ */
+export type Rate = Message<"saga.v1.Rate"> & {
+  /**
+   * @generated from field: int64 tasks = 1;
+   */
+  tasks: bigint;
+
+  /**
+   * 0: 1
+   *
+   * @generated from field: int32 seconds = 2;
+   */
+  seconds: number;
+};
+
+/**
+ * Describes the message saga.v1.Rate.
+ * Use `create(RateSchema)` to create a new message.
+ */
+export const RateSchema: GenMessage<Rate> = /*@__PURE__*/
+  messageDesc(file_saga_v1_saga, 9);
+
+/**
+ * Holds a handler that fails: see SetHandlerLimits.
+ *
+ * @generated from message saga.v1.Breaker
+ */
+export type Breaker = Message<"saga.v1.Breaker"> & {
+  /**
+   * UNKNOWN or RETRY in a row that hold the handler; 0: it has none
+   *
+   * @generated from field: int32 failures = 1;
+   */
+  failures: number;
+
+  /**
+   * while it holds: one trial every so often; default 10 s
+   *
+   * @generated from field: google.protobuf.Duration trial_interval = 2;
+   */
+  trialInterval?: Duration | undefined;
+
+  /**
+   * trials in a row that release it; default 3
+   *
+   * @generated from field: int32 successes = 3;
+   */
+  successes: number;
+
+  /**
+   * output: by the server's option breaker-failures; nobody set it
+   *
+   * @generated from field: bool is_default = 4;
+   */
+  isDefault: boolean;
+};
+
+/**
+ * Describes the message saga.v1.Breaker.
+ * Use `create(BreakerSchema)` to create a new message.
+ */
+export const BreakerSchema: GenMessage<Breaker> = /*@__PURE__*/
+  messageDesc(file_saga_v1_saga, 10);
 
 /**
  * @generated from message saga.v1.Saga
@@ -664,7 +915,7 @@ export type Saga = Message<"saga.v1.Saga"> & {
  * Use `create(SagaSchema)` to create a new message.
  */
 export const SagaSchema: GenMessage<Saga> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 8);
+  messageDesc(file_saga_v1_saga, 11);
 
 /**
  * One entry of the journal: a lease and how it ended, or a decision.
@@ -768,6 +1019,13 @@ export type JournalEntry = Message<"saga.v1.JournalEntry"> & {
    * @generated from field: string signal_id = 19;
    */
   signalId: string;
+
+  /**
+   * LEASE: so much of the wait for it its handler was held or released gradually.
+   *
+   * @generated from field: google.protobuf.Duration held = 20;
+   */
+  held?: Duration | undefined;
 };
 
 /**
@@ -775,7 +1033,7 @@ export type JournalEntry = Message<"saga.v1.JournalEntry"> & {
  * Use `create(JournalEntrySchema)` to create a new message.
  */
 export const JournalEntrySchema: GenMessage<JournalEntry> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 9);
+  messageDesc(file_saga_v1_saga, 12);
 
 /**
  * @generated from enum saga.v1.JournalEntry.Kind
@@ -919,7 +1177,7 @@ export enum JournalEntry_Kind {
  * Describes the enum saga.v1.JournalEntry.Kind.
  */
 export const JournalEntry_KindSchema: GenEnum<JournalEntry_Kind> = /*@__PURE__*/
-  enumDesc(file_saga_v1_saga, 9, 0);
+  enumDesc(file_saga_v1_saga, 12, 0);
 
 /**
  * @generated from message saga.v1.StartSagaRequest
@@ -1008,7 +1266,7 @@ export type StartSagaRequest = Message<"saga.v1.StartSagaRequest"> & {
  * Use `create(StartSagaRequestSchema)` to create a new message.
  */
 export const StartSagaRequestSchema: GenMessage<StartSagaRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 10);
+  messageDesc(file_saga_v1_saga, 13);
 
 /**
  * @generated from message saga.v1.StartSagaResponse
@@ -1054,7 +1312,7 @@ export type StartSagaResponse = Message<"saga.v1.StartSagaResponse"> & {
  * Use `create(StartSagaResponseSchema)` to create a new message.
  */
 export const StartSagaResponseSchema: GenMessage<StartSagaResponse> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 11);
+  messageDesc(file_saga_v1_saga, 14);
 
 /**
  * @generated from message saga.v1.BatchStartSagasRequest
@@ -1073,7 +1331,7 @@ export type BatchStartSagasRequest = Message<"saga.v1.BatchStartSagasRequest"> &
  * Use `create(BatchStartSagasRequestSchema)` to create a new message.
  */
 export const BatchStartSagasRequestSchema: GenMessage<BatchStartSagasRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 12);
+  messageDesc(file_saga_v1_saga, 15);
 
 /**
  * @generated from message saga.v1.BatchStartSagasResponse
@@ -1092,7 +1350,7 @@ export type BatchStartSagasResponse = Message<"saga.v1.BatchStartSagasResponse">
  * Use `create(BatchStartSagasResponseSchema)` to create a new message.
  */
 export const BatchStartSagasResponseSchema: GenMessage<BatchStartSagasResponse> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 13);
+  messageDesc(file_saga_v1_saga, 16);
 
 /**
  * @generated from message saga.v1.BatchStartSagasResponse.Item
@@ -1121,7 +1379,7 @@ export type BatchStartSagasResponse_Item = Message<"saga.v1.BatchStartSagasRespo
  * Use `create(BatchStartSagasResponse_ItemSchema)` to create a new message.
  */
 export const BatchStartSagasResponse_ItemSchema: GenMessage<BatchStartSagasResponse_Item> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 13, 0);
+  messageDesc(file_saga_v1_saga, 16, 0);
 
 /**
  * One item's error, as the unary call would have answered.
@@ -1161,7 +1419,7 @@ export type ItemError = Message<"saga.v1.ItemError"> & {
  * Use `create(ItemErrorSchema)` to create a new message.
  */
 export const ItemErrorSchema: GenMessage<ItemError> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 14);
+  messageDesc(file_saga_v1_saga, 17);
 
 /**
  * @generated from message saga.v1.GetSagaRequest
@@ -1183,7 +1441,7 @@ export type GetSagaRequest = Message<"saga.v1.GetSagaRequest"> & {
  * Use `create(GetSagaRequestSchema)` to create a new message.
  */
 export const GetSagaRequestSchema: GenMessage<GetSagaRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 15);
+  messageDesc(file_saga_v1_saga, 18);
 
 /**
  * @generated from message saga.v1.ListJournalRequest
@@ -1212,7 +1470,7 @@ export type ListJournalRequest = Message<"saga.v1.ListJournalRequest"> & {
  * Use `create(ListJournalRequestSchema)` to create a new message.
  */
 export const ListJournalRequestSchema: GenMessage<ListJournalRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 16);
+  messageDesc(file_saga_v1_saga, 19);
 
 /**
  * @generated from message saga.v1.ListJournalResponse
@@ -1236,7 +1494,7 @@ export type ListJournalResponse = Message<"saga.v1.ListJournalResponse"> & {
  * Use `create(ListJournalResponseSchema)` to create a new message.
  */
 export const ListJournalResponseSchema: GenMessage<ListJournalResponse> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 17);
+  messageDesc(file_saga_v1_saga, 20);
 
 /**
  * @generated from message saga.v1.ListSagasRequest
@@ -1325,7 +1583,7 @@ export type ListSagasRequest = Message<"saga.v1.ListSagasRequest"> & {
  * Use `create(ListSagasRequestSchema)` to create a new message.
  */
 export const ListSagasRequestSchema: GenMessage<ListSagasRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 18);
+  messageDesc(file_saga_v1_saga, 21);
 
 /**
  * @generated from message saga.v1.ListSagasResponse
@@ -1351,7 +1609,7 @@ export type ListSagasResponse = Message<"saga.v1.ListSagasResponse"> & {
  * Use `create(ListSagasResponseSchema)` to create a new message.
  */
 export const ListSagasResponseSchema: GenMessage<ListSagasResponse> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 19);
+  messageDesc(file_saga_v1_saga, 22);
 
 /**
  * @generated from message saga.v1.ListEffectsRequest
@@ -1401,7 +1659,7 @@ export type ListEffectsRequest = Message<"saga.v1.ListEffectsRequest"> & {
  * Use `create(ListEffectsRequestSchema)` to create a new message.
  */
 export const ListEffectsRequestSchema: GenMessage<ListEffectsRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 20);
+  messageDesc(file_saga_v1_saga, 23);
 
 /**
  * An operation of a saga's step. Counts what was sent: another side that knows its idempotency keys makes
@@ -1503,7 +1761,7 @@ export type StepEffect = Message<"saga.v1.StepEffect"> & {
  * Use `create(StepEffectSchema)` to create a new message.
  */
 export const StepEffectSchema: GenMessage<StepEffect> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 21);
+  messageDesc(file_saga_v1_saga, 24);
 
 /**
  * @generated from message saga.v1.ListEffectsResponse
@@ -1527,7 +1785,7 @@ export type ListEffectsResponse = Message<"saga.v1.ListEffectsResponse"> & {
  * Use `create(ListEffectsResponseSchema)` to create a new message.
  */
 export const ListEffectsResponseSchema: GenMessage<ListEffectsResponse> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 22);
+  messageDesc(file_saga_v1_saga, 25);
 
 /**
  * @generated from message saga.v1.WaitSagaRequest
@@ -1563,7 +1821,7 @@ export type WaitSagaRequest = Message<"saga.v1.WaitSagaRequest"> & {
  * Use `create(WaitSagaRequestSchema)` to create a new message.
  */
 export const WaitSagaRequestSchema: GenMessage<WaitSagaRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 23);
+  messageDesc(file_saga_v1_saga, 26);
 
 /**
  * @generated from message saga.v1.WatchSagaRequest
@@ -1596,7 +1854,7 @@ export type WatchSagaRequest = Message<"saga.v1.WatchSagaRequest"> & {
  * Use `create(WatchSagaRequestSchema)` to create a new message.
  */
 export const WatchSagaRequestSchema: GenMessage<WatchSagaRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 24);
+  messageDesc(file_saga_v1_saga, 27);
 
 /**
  * @generated from message saga.v1.WatchSagaResponse
@@ -1629,7 +1887,7 @@ export type WatchSagaResponse = Message<"saga.v1.WatchSagaResponse"> & {
  * Use `create(WatchSagaResponseSchema)` to create a new message.
  */
 export const WatchSagaResponseSchema: GenMessage<WatchSagaResponse> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 25);
+  messageDesc(file_saga_v1_saga, 28);
 
 /**
  * @generated from message saga.v1.CancelSagaRequest
@@ -1660,7 +1918,7 @@ export type CancelSagaRequest = Message<"saga.v1.CancelSagaRequest"> & {
  * Use `create(CancelSagaRequestSchema)` to create a new message.
  */
 export const CancelSagaRequestSchema: GenMessage<CancelSagaRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 26);
+  messageDesc(file_saga_v1_saga, 29);
 
 /**
  * @generated from message saga.v1.SignalSagaRequest
@@ -1705,7 +1963,7 @@ export type SignalSagaRequest = Message<"saga.v1.SignalSagaRequest"> & {
  * Use `create(SignalSagaRequestSchema)` to create a new message.
  */
 export const SignalSagaRequestSchema: GenMessage<SignalSagaRequest> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 27);
+  messageDesc(file_saga_v1_saga, 30);
 
 /**
  * @generated from message saga.v1.SignalSagaResponse
@@ -1724,7 +1982,7 @@ export type SignalSagaResponse = Message<"saga.v1.SignalSagaResponse"> & {
  * Use `create(SignalSagaResponseSchema)` to create a new message.
  */
 export const SignalSagaResponseSchema: GenMessage<SignalSagaResponse> = /*@__PURE__*/
-  messageDesc(file_saga_v1_saga, 28);
+  messageDesc(file_saga_v1_saga, 31);
 
 /**
  * @generated from enum saga.v1.SagaState
