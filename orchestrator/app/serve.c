@@ -286,6 +286,12 @@ static int start_rpc(struct serve *serve, const struct serve_options *options, s
     return start_probe(serve, config_number(options->config, CONFIG_PROBE_INTERVAL), err);
 }
 
+static int64_t sagas_ended(void *ctx)
+{
+    const struct engine_counters *counters = engine_counters(ctx);
+    return atomic_load(&counters->sagas_succeeded) + atomic_load(&counters->sagas_compensated);
+}
+
 static int start_retention(struct serve *serve, const struct serve_options *options,
                            struct err *err)
 {
@@ -296,6 +302,8 @@ static int start_retention(struct serve *serve, const struct serve_options *opti
         .age_ms = age_ms ? age_ms : -1,
         .key_memory_ms = config_number(options->config, CONFIG_KEY_MEMORY),
         .archive = config_text(options->config, CONFIG_RETENTION_ARCHIVE),
+        .ended = sagas_ended,
+        .ended_ctx = serve->engine,
     };
     return retention_start(&retention_options, &serve->retention, err);
 }

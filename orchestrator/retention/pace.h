@@ -1,5 +1,5 @@
-/* How large the next batch is, and how long to pause before it, from how long the last one took.
- * Pure. */
+/* How large the next batch is, and how long to pause before it, from how long the last one took and
+ * how many sagas end. Pure. */
 #ifndef RETENTION_PACE_H
 #define RETENTION_PACE_H
 
@@ -11,6 +11,9 @@ enum {
     PACE_LEAST = 128,    /* sagas: fewer would cost as much */
     PACE_FIRST = 256,
     PACE_PAUSE_MAX_MS = 2000,
+    PACE_AHEAD = 2,       /* so many times what ends: what was there before is worked off */
+    PACE_RATE_MIN = 2000, /* sagas a second, however few end */
+    PACE_BATCHES = 20,    /* in a second at least: each holds up others a little, none much */
 };
 
 struct pace {
@@ -28,12 +31,32 @@ static inline void pace_batch(struct pace *pace, size_t looked_at, int64_t took_
         pace->limit = pace->limit * 2 < most ? pace->limit * 2 : most;
 }
 
-/* As long as the batch: others have at least half of the time. */
-static inline int64_t pace_pause_ms(int64_t took_ms)
+/* Sagas that may go in a second. What a purge writes is on the way to the disk before everybody
+ * else's commits: as much as there is room for would double their time while little is to be done.
+ * ended: in the last `ms`; negative: not known, no bound. */
+static inline int64_t pace_rate(int64_t ended, int64_t ms)
 {
-    if (took_ms < 1)
-        return 1;
-    return took_ms < PACE_PAUSE_MAX_MS ? took_ms : PACE_PAUSE_MAX_MS;
+    if (ended < 0 || ms <= 0)
+        return 0;
+    int64_t rate = PACE_AHEAD * ended * 1000 / ms;
+    return rate > PACE_RATE_MIN ? rate : PACE_RATE_MIN;
+}
+
+/* rate: 0: no bound. */
+static inline size_t pace_limit(const struct pace *pace, int64_t rate)
+{
+    size_t most = (size_t)rate / PACE_BATCHES;
+    return rate && most < pace->limit ? most : pace->limit;
+}
+
+/* As long as the batch: others have at least half of the time. Longer where the rate wants it. */
+static inline int64_t pace_pause_ms(int64_t took_ms, size_t purged, int64_t rate)
+{
+    int64_t pause_ms = took_ms > 1 ? took_ms : 1;
+    int64_t due_ms = rate ? (int64_t)purged * 1000 / rate - took_ms : 0;
+    if (pause_ms < due_ms)
+        pause_ms = due_ms;
+    return pause_ms < PACE_PAUSE_MAX_MS ? pause_ms : PACE_PAUSE_MAX_MS;
 }
 
 /* Between two rounds: a saga stays at most a little longer than it should. */

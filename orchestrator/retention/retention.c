@@ -26,6 +26,7 @@ enum {
     RETRY_MAX_MS = 5000,
     TELL_MS = 60 * 1000,     /* how often the same problem is logged */
     DAY_LOOK_MS = 60 * 1000, /* how often to look for days that are over */
+    RATE_LOOK_MS = 1000,     /* how often to look how many sagas end */
     PROBLEM_SIZE = sizeof((struct err){ 0 }.msg),
 };
 
@@ -34,6 +35,8 @@ enum turn { TURN_NOTHING, TURN_SAY, TURN_FORGET, TURN_DAYS, TURN_PURGE };
 struct retention {
     char *node, *folder; /* folder NULL: no archive */
     int64_t age_ms, key_memory_ms, round_pause_ms;
+    int64_t (*ended)(void *ctx);
+    void *ended_ctx;
     int stop_fd; /* eventfd */
     pthread_t thread;
     /* The thread's: */
@@ -41,6 +44,8 @@ struct retention {
     struct archive *archive; /* NULL: none */
     struct store_retention_batch batch;
     struct pace pace;
+    int64_t rate; /* 0: no bound */
+    int64_t ended_before, rate_looked_ms;
     bool in_round;
     struct store_retention_round round;
     int64_t round_due_ms, forget_due_ms, say_due_ms, days_due_ms; /* monotonic */
@@ -149,12 +154,25 @@ static int write_batch(struct retention *retention, struct err *err)
     return 0;
 }
 
+static void look_at_rate(struct retention *retention)
+{
+    int64_t now = now_ms(), ms = now - retention->rate_looked_ms;
+    if (!retention->ended || (retention->rate && ms < RATE_LOOK_MS))
+        return;
+    int64_t ended = retention->ended(retention->ended_ctx);
+    retention->rate = pace_rate(ended - retention->ended_before, ms);
+    retention->ended_before = ended;
+    retention->rate_looked_ms = now;
+}
+
 static int purge_batch(struct retention *retention, struct err *err)
 {
     struct store_retention_batch *batch = &retention->batch;
+    batch->count = 0;
+    look_at_rate(retention);
     int64_t began_ms = now_ms();
     if (store_retention_pick(retention->store, &retention->round, retention->age_ms,
-                             retention->pace.limit, batch, err) != 0)
+                             pace_limit(&retention->pace, retention->rate), batch, err) != 0)
         return (int)err->code;
     int64_t picked_ms = now_ms();
     if (batch->count && retention->archive && write_batch(retention, err) != 0) {
@@ -288,7 +306,9 @@ static void *run(void *ctx)
             if (retention->problem[0] && retention->problem_turn == turn)
                 problem_is_over(retention);
             bool works = turn == TURN_PURGE || turn == TURN_FORGET;
-            pause_ms = works ? pace_pause_ms(now_ms() - began_ms) : idle_ms(retention);
+            size_t purged = turn == TURN_PURGE ? retention->batch.count : 0;
+            pause_ms = works ? pace_pause_ms(now_ms() - began_ms, purged, retention->rate)
+                             : idle_ms(retention);
             continue;
         }
         if (!wait_ms(retention, 0))
@@ -341,6 +361,8 @@ int retention_start(const struct retention_options *options, struct retention **
     retention->round_pause_ms =
         options->round_pause_ms ? options->round_pause_ms : pace_round_ms(options->age_ms);
     retention->pace.limit = PACE_FIRST;
+    retention->ended = options->ended;
+    retention->ended_ctx = options->ended_ctx;
     int rc = prepare(retention, options, err);
     int failed = rc ? 0 : pthread_create(&retention->thread, NULL, run, retention);
     if (failed)

@@ -6,9 +6,10 @@
  * there. With an archive nothing is deleted that is not on the disk. Whatever stops it (a full
  * disk, a folder that is not there, no database) is said loudly, and tried again; sagad goes on.
  *
- * Pace: a batch is followed by a pause as long as it took, and batches that take long become
- * smaller, so that others are hardly held up. Several nodes share the work: each begins its rounds
- * at another place, and what one has locked the others leave out. */
+ * Pace: a batch is followed by a pause as long as it took, batches that take long become smaller,
+ * and no more goes than twice of what ends (but 2,000 a second), so that others are hardly held up.
+ * Several nodes share the work: each begins its rounds at another place, and what one has locked
+ * the others leave out. */
 #ifndef RETENTION_RETENTION_H
 #define RETENTION_RETENTION_H
 
@@ -25,6 +26,10 @@ struct retention_options { /* copied */
     int64_t key_memory_ms;  /* after its end a purged saga's key is forgotten; -1: never */
     const char *archive;    /* the folder; NULL or "": none */
     int64_t round_pause_ms; /* between two rounds; 0: as the age wants it */
+    /* How many sagas have ended since any time, for the pace; NULL: as fast as batches go. Called
+     * by the thread of retention until retention_stop has returned. */
+    int64_t (*ended)(void *ctx);
+    void *ended_ctx;
 };
 
 /* Does not wait for the database. */

@@ -307,9 +307,21 @@ static void test_the_pace_follows_how_long_a_batch_takes(void **state)
     for (int i = 0; i < 20; i++)
         pace_batch(&pace, 1000, 1000, 1000);
     assert_int_equal(pace.limit, PACE_LEAST);
-    assert_int_equal(pace_pause_ms(0), 1);
-    assert_int_equal(pace_pause_ms(30), 30);
-    assert_int_equal(pace_pause_ms(100000), PACE_PAUSE_MAX_MS);
+    assert_int_equal(pace_pause_ms(0, 0, 0), 1);
+    assert_int_equal(pace_pause_ms(30, 1000, 0), 30);
+    assert_int_equal(pace_pause_ms(30, 100, 1000), 70); /* 100 ms from start to start */
+    assert_int_equal(pace_pause_ms(60, 100, 1000), 60);
+    assert_int_equal(pace_pause_ms(100000, 0, 1000), PACE_PAUSE_MAX_MS);
+    assert_int_equal(pace_pause_ms(1, 1000000, 1000), PACE_PAUSE_MAX_MS);
+    assert_int_equal(pace_rate(-1, 1000), 0);
+    assert_int_equal(pace_rate(1, 0), 0);
+    assert_int_equal(pace_rate(0, 1000), PACE_RATE_MIN);
+    assert_int_equal(pace_rate(500, 1000), PACE_RATE_MIN);
+    assert_int_equal(pace_rate(20000, 2000), PACE_AHEAD * 10000);
+    struct pace wide = { .limit = 1000 };
+    assert_int_equal(pace_limit(&wide, 0), 1000);
+    assert_int_equal(pace_limit(&wide, PACE_RATE_MIN), PACE_RATE_MIN / PACE_BATCHES);
+    assert_int_equal(pace_limit(&wide, 100000), 1000);
     assert_int_equal(pace_round_ms(0), 200);
     assert_int_equal(pace_round_ms(20 * 1000), 1000);
     assert_int_equal(pace_round_ms(30 * DAY_MS), 60 * 1000);
