@@ -59,7 +59,7 @@ final class Engine {
   private ExecutorService asyncThreads;
   private ExecutorService stopThread;
   private boolean isStarted; // guarded by lock
-  private long waitedFromMs; // when the last wait began; of the I/O thread
+  private long lookedMs; // at the clock, last; of the I/O thread
   private long sinceMs; // what comes in now was certainly sent after that
   private long holdUntilMs = Long.MIN_VALUE; // sinceMs stays as it is
 
@@ -226,7 +226,7 @@ final class Engine {
   private void runIo() {
     lock.lock();
     try {
-      waitedFromMs = clock.getAsLong();
+      lookedMs = clock.getAsLong();
       while (!pool.isDrained(clock.getAsLong())) {
         long nowMs = look();
         nudged.set(false);
@@ -245,28 +245,29 @@ final class Engine {
   }
 
   /**
-   * What time it is, and since when what comes in now can have been sent: since before the last wait. A
+   * What time it is, and since when what comes in now can have been sent: since before the last look. A
    * process that was stopped must not take the moment at which it goes on for the moment at which a task
-   * arrived, nor that shortly after, while gRPC still reads what has lain there.
+   * arrived, nor that shortly after, while gRPC still reads what has lain there. It may have been stopped
+   * anywhere between two looks, not in the wait alone.
    */
   private long look() {
     long nowMs = clock.getAsLong();
-    if (nowMs - waitedFromMs > GAP_MS) {
-      holdUntilMs = nowMs + TICK_MS;
-      sinceMs = waitedFromMs;
-    } else if (nowMs >= holdUntilMs) {
-      sinceMs = waitedFromMs;
+    if (nowMs >= holdUntilMs) {
+      sinceMs = lookedMs;
     }
+    if (nowMs - lookedMs > GAP_MS) {
+      holdUntilMs = nowMs + GAP_MS;
+    }
+    lookedMs = nowMs;
     return nowMs;
   }
 
   private void await() {
-    waitedFromMs = clock.getAsLong();
     if (nudged.get()) {
       return;
     }
     try {
-      long untilStopMs = Math.max(1, pool.stopCheckMs() - waitedFromMs);
+      long untilStopMs = Math.max(1, pool.stopCheckMs() - clock.getAsLong());
       if (work.await(Math.min(TICK_MS, untilStopMs), TimeUnit.MILLISECONDS)) {
         return;
       }
