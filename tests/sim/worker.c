@@ -1,5 +1,6 @@
 #include "sim/worker.h"
 
+#include "sim/rows.h"
 #include "sim/world.h"
 
 #include <string.h>
@@ -61,7 +62,11 @@ static void say_credit(struct worker *worker, struct stream *stream)
 static void say_hello(struct worker *worker, struct stream *stream)
 {
     struct worker_credit handlers[HANDLERS_MAX];
-    struct worker_lease_ref held[SAID_MAX] = { 0 };
+    const struct job *job;
+    size_t jobs = 0;
+    DL_COUNT(worker->jobs, job, jobs);
+    /* All of them: what an only stream does not list, it says, was never started. */
+    struct worker_lease_ref *held = rows_zeroed(jobs, sizeof *held);
     struct engine_worker_event event = { .kind = WORKER_HELLO,
                                          .worker_id = worker->name,
                                          .instance = worker->instance,
@@ -71,14 +76,14 @@ static void say_hello(struct worker *worker, struct stream *stream)
                                          .leases = held };
     for (size_t i = 0; i < worker->serves_count; i++)
         handlers[i] = (struct worker_credit){ worker->serves[i].handler, worker->serves[i].slots };
-    const struct job *job;
     DL_FOREACH(worker->jobs, job)
     {
-        if (job->state != JOB_RELEASED && event.lease_count < SAID_MAX)
+        if (job->state != JOB_RELEASED)
             held[event.lease_count++] =
                 (struct worker_lease_ref){ .uid = job->uid, .fence = job->fence };
     }
     stream_say(stream, &event);
+    mem_free(held);
     say_credit(worker, stream);
 }
 
