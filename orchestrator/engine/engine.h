@@ -179,7 +179,8 @@ enum worker_event_kind {
     WORKER_RELEASE,
     WORKER_DRAIN,
     WORKER_ROOM,
-    WORKER_PAUSE, /* no more tasks until ROOM; done when what was granted before is handed over */
+    WORKER_PAUSE, /* no more tasks until ROOM; done when what was granted before is handed over. The
+                   * next one of a link comes after that */
     WORKER_UNCONFIRMED, /* tasks that were handed over, and may never have arrived */
     WORKER_GONE,        /* the stream has ended; the last event of a link */
 };

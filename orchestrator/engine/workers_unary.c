@@ -2,11 +2,13 @@
  * lost. */
 #include "engine/engine_internal.h"
 
+#include <assert.h>
 #include <utlist.h>
 
 void workers_pause(struct engine *engine, struct link_session *session,
                    struct engine_worker_event *event)
 {
+    assert(!session->pause);
     if (session->session)
         dispatch_session_block(session->session, true);
     event->open++;

@@ -433,10 +433,10 @@ static void change_room(void)
 {
     size_t place = some_place();
     struct stream_end *end = streams[place];
-    if (!end || !end->greeted || !node_is_up(end->node))
+    if (!end || !end->greeted || !node_is_up(end->node) || end->pausing)
         return;
     end->blocked = !end->blocked;
-    end->pausing = end->paused = false;
+    end->paused = false;
     if (!end->blocked)
         post(end, said_new(WORKER_ROOM));
 }
