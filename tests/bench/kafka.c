@@ -6,6 +6,7 @@
  * Exit code 1 when a figure is over its limit.
  */
 #include "stage.h"
+#include "table.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -24,9 +25,6 @@ enum {
     LOOK_MS = 20,
     END_LIMIT_MS = 300000,
 };
-/* Of the rate of batched starts; of what had ended before the purge began; of a step's p99. */
-static const double of_grpc_least = 0.9, keep_up_least = 1, purge_p99_most = 2;
-
 struct kafka_bench {
     struct stage stage;
     const char *broker, *scratch;
@@ -34,12 +32,45 @@ struct kafka_bench {
     int64_t records;
 };
 
-struct figures {
-    double limit, grpc, kafka, kafka_purged;
-    double cpu_us;
-    double p99_ms, p99_purged_ms; /* medians of windows */
-    int64_t finished, left, purged;
+enum figure_id {
+    SAGAS_PER_S,
+    LIMIT_SAGAS_PER_S,
+    RATIO,
+    GRPC_SAGAS_PER_S,
+    GRPC_RATIO,
+    OF_GRPC,
+    CPU_US,
+    PURGED_SAGAS_PER_S,
+    FINISHED_BEFORE,
+    PURGED,
+    LEFT,
+    PURGE_KEEP_UP,
+    P99_MS, /* medians of windows, as the next one */
+    PURGED_P99_MS,
+    PURGE_P99_RATIO,
+    FIGURE_COUNT
 };
+
+static const struct table_figure figures[FIGURE_COUNT] = {
+    [SAGAS_PER_S] = { "sagas_per_s", "sagas/s from Kafka", 0, TABLE_TELLS, 0 },
+    [LIMIT_SAGAS_PER_S] = { "pg_limit_sagas_per_s", NULL, 0, TABLE_TELLS, 0 },
+    [RATIO] = { "ratio", "from Kafka, of the yardstick", 3, TABLE_AT_LEAST, 0.50 },
+    [GRPC_SAGAS_PER_S] = { "grpc_sagas_per_s", NULL, 0, TABLE_TELLS, 0 },
+    [GRPC_RATIO] = { "grpc_ratio", NULL, 3, TABLE_TELLS, 0 },
+    [OF_GRPC] = { "of_grpc", "from Kafka, of batched starts", 3, TABLE_AT_LEAST, 0.9 },
+    [CPU_US] = { "cpu_us_per_saga", NULL, 1, TABLE_TELLS, 0 },
+    [PURGED_SAGAS_PER_S] = { "purged_sagas_per_s", NULL, 0, TABLE_TELLS, 0 },
+    [FINISHED_BEFORE] = { "finished_before", NULL, 0, TABLE_TELLS, 0 },
+    [PURGED] = { "purged", NULL, 0, TABLE_TELLS, 0 },
+    [LEFT] = { "left", NULL, 0, TABLE_TELLS, 0 },
+    [PURGE_KEEP_UP] = { "purge_keep_up", "purged, of what ended meanwhile", 2, TABLE_AT_LEAST, 1 },
+    [P99_MS] = { "p99_window_ms", NULL, 2, TABLE_TELLS, 0 },
+    [PURGED_P99_MS] = { "purged_p99_window_ms", NULL, 2, TABLE_TELLS, 0 },
+    [PURGE_P99_RATIO] = { "purge_p99_ratio", "a step's p99 while it purges, of without", 2,
+                          TABLE_AT_MOST, 2 },
+};
+/* Over these it is an error. */
+static const enum figure_id limits[] = { OF_GRPC, PURGE_KEEP_UP, PURGE_P99_RATIO };
 
 /* --- the topic ------------------------------------------------------------------------------- */
 
@@ -133,7 +164,7 @@ static double measure_topic(struct kafka_bench *bench, const char *topic, const 
 
 /* --- the phases ------------------------------------------------------------------------------- */
 
-static void measure_grpc(struct kafka_bench *bench, struct figures *figures)
+static void measure_grpc(struct kafka_bench *bench, double *values)
 {
     static const char *const plain[] = { NULL };
     stage_say("batched starts");
@@ -141,12 +172,12 @@ static void measure_grpc(struct kafka_bench *bench, struct figures *figures)
     struct test_process *worker = stage_worker_start(&bench->stage);
     stage_checkpoint(&bench->stage);
     json_t *object = stage_load_batched(&bench->stage);
-    figures->grpc = stage_number(object, "sagas_per_s");
+    values[GRPC_SAGAS_PER_S] = stage_number(object, "sagas_per_s");
     json_decref(object);
     json_decref(stage_worker_stop(worker));
     stage_say("500 sagas a second");
     object = stage_load_paced(&bench->stage, "500");
-    figures->p99_ms = stage_number(object, "p99_window_ms");
+    values[P99_MS] = stage_number(object, "p99_window_ms");
     json_decref(object);
     stage_sagad_stop(&bench->stage);
 }
@@ -158,18 +189,20 @@ static int64_t finished_sagas(struct kafka_bench *bench)
 }
 
 /* All that ended before is old, and more ends meanwhile. */
-static void measure_purged(struct kafka_bench *bench, struct figures *figures)
+static void measure_purged(struct kafka_bench *bench, double *values)
 {
     double unused;
-    figures->finished = finished_sagas(bench);
+    int64_t finished = finished_sagas(bench);
     stage_say("a topic, while finished sagas are purged");
-    figures->kafka_purged =
+    values[PURGED_SAGAS_PER_S] =
         measure_topic(bench, "purged", "retention = 1s\nkey-memory = forever\n", &unused);
-    figures->left = finished_sagas(bench);
-    figures->purged = figures->finished + bench->records - figures->left;
+    int64_t left = finished_sagas(bench);
+    values[FINISHED_BEFORE] = (double)finished;
+    values[LEFT] = (double)left;
+    values[PURGED] = (double)(finished + bench->records - left);
     stage_say("500 sagas a second, while finished sagas are purged");
     json_t *object = stage_load_paced(&bench->stage, "500");
-    figures->p99_purged_ms = stage_number(object, "p99_window_ms");
+    values[PURGED_P99_MS] = stage_number(object, "p99_window_ms");
     json_decref(object);
     stage_sagad_stop(&bench->stage);
 }
@@ -178,33 +211,29 @@ int main(int argc, char **argv)
 {
     struct kafka_bench bench = { .broker = getenv("SAGAD_BENCH_BROKER"),
                                  .scratch = getenv("TMPDIR") };
-    struct figures figures = { 0 };
+    struct table_samples samples[FIGURE_COUNT] = { 0 };
+    double values[FIGURE_COUNT] = { 0 };
     if (!bench.broker || !bench.scratch)
         stage_give_up("usage", "SAGAD_BENCH_BROKER=HOST:PORT TMPDIR=FOLDER kafka [--quick]");
     stage_open(&bench.stage, "kafka", argc, argv);
     bench.records = bench.stage.quick ? RECORDS_QUICK : RECORDS;
-    figures.limit = stage_limit(&bench.stage);
-    measure_grpc(&bench, &figures);
+    values[LIMIT_SAGAS_PER_S] = stage_limit(&bench.stage);
+    measure_grpc(&bench, values);
     stage_say("a topic");
-    figures.kafka = measure_topic(&bench, "plain", "key-memory = forever\n", &figures.cpu_us);
+    values[SAGAS_PER_S] = measure_topic(&bench, "plain", "key-memory = forever\n", &values[CPU_US]);
     stage_sagad_stop(&bench.stage);
-    measure_purged(&bench, &figures);
+    measure_purged(&bench, values);
     stage_close(&bench.stage);
-    double of_grpc = figures.kafka / figures.grpc;
-    double p99_ratio = figures.p99_purged_ms / figures.p99_ms;
-    double keep_up = (double)figures.purged / (double)bench.records;
-    (void)printf("{\"sagas_per_s\": %.0f, \"pg_limit_sagas_per_s\": %.0f, \"ratio\": %.3f, "
-                 "\"grpc_sagas_per_s\": %.0f, \"grpc_ratio\": %.3f, \"of_grpc\": %.3f, "
-                 "\"cpu_us_per_saga\": %.1f, \"purged_sagas_per_s\": %.0f, "
-                 "\"finished_before\": %" PRId64 ", \"purged\": %" PRId64 ", \"left\": %" PRId64
-                 ", \"purge_keep_up\": %.2f, \"p99_window_ms\": %.2f, "
-                 "\"purged_p99_window_ms\": %.2f, \"purge_p99_ratio\": %.2f}\n",
-                 figures.kafka, figures.limit, figures.kafka / figures.limit, figures.grpc,
-                 figures.grpc / figures.limit, of_grpc, figures.cpu_us, figures.kafka_purged,
-                 figures.finished, figures.purged, figures.left, keep_up, figures.p99_ms,
-                 figures.p99_purged_ms, p99_ratio); /* best effort */
-    if (of_grpc < of_grpc_least || p99_ratio > purge_p99_most || keep_up < keep_up_least)
-        stage_give_up("over a limit", "of_grpc at least 0.9, purge_keep_up at least 1,"
-                                      " purge_p99_ratio at most 2");
+    values[RATIO] = values[SAGAS_PER_S] / values[LIMIT_SAGAS_PER_S];
+    values[GRPC_RATIO] = values[GRPC_SAGAS_PER_S] / values[LIMIT_SAGAS_PER_S];
+    values[OF_GRPC] = values[SAGAS_PER_S] / values[GRPC_SAGAS_PER_S];
+    values[PURGE_P99_RATIO] = values[PURGED_P99_MS] / values[P99_MS];
+    values[PURGE_KEEP_UP] = values[PURGED] / (double)bench.records;
+    for (int id = 0; id < FIGURE_COUNT; id++)
+        table_add(&samples[id], values[id]);
+    table_print(figures, samples, FIGURE_COUNT);
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++)
+        if (table_is_short(&figures[limits[i]], &samples[limits[i]]))
+            stage_give_up("over a limit", figures[limits[i]].what);
     return 0;
 }

@@ -6,34 +6,17 @@
 # Exits 1 when Kafka's way in makes less than 0.9 of the batched starts, when the purge does not keep up,
 # or when a step's p99 is more than twice as long while it purges.
 #   tests/bench/kafka.sh [--quick]
-set -euo pipefail
-
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-case "${1-}" in
-    '' | --quick) ;;
-    *)
-        echo "usage: $0 [--quick]" >&2
-        exit 2
-        ;;
-esac
-
-"$root/deploy/setup.sh" --kafka >&2
-launcher=()
-if command -v ccache >/dev/null; then
-    launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
-fi
-cd "$root"
-cmake --preset release "${launcher[@]}" >&2
-cmake --build build/release --target sagad bench_kafka pg_limit load noop_worker feed >&2
-
-scratch=$(mktemp -d "${SAGAD_BENCH_DIR:-/var/tmp}/sagad-bench.XXXXXX")
+source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
+stage_arguments "$@"
+deploy/setup.sh --kafka >&2
+stage_build bench_kafka feed
+stage_scratch
 broker=''
 clean_up() {
     [ -z "$broker" ] || tests/kafka/broker.sh stop "$scratch/kafka" >&2 || true
     rm -rf "$scratch"
 }
 trap clean_up EXIT
-chmod 0711 "$scratch"
 broker=$(tests/kafka/broker.sh start "$scratch/kafka" 0)
 broker=${broker#bootstrap=}
 TMPDIR=$scratch SAGAD_BENCH_BROKER=${broker%% *} build/release/tests/bench/bench_kafka "$@"

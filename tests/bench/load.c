@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "begun.h"
 
 #include <saga/v1/operator.pb-c.h>
 #include <saga/v1/saga.pb-c.h>
@@ -23,6 +24,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     INPUT_BYTES = 100,
@@ -170,9 +172,16 @@ static void call_end(struct call_slot *slot)
 
 /* --- starting ------------------------------------------------------------------------------- */
 
-static void start_fill(struct load *load, Saga__V1__StartSagaRequest *request, char saga_id[48])
+static int64_t now_ns(void)
 {
-    static uint8_t input[INPUT_BYTES] = "the input of a saga that does nothing";
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void start_fill(struct load *load, Saga__V1__StartSagaRequest *request, uint8_t *input,
+                       char saga_id[48])
+{
     (void)snprintf(saga_id, 48, "%016llx-%lld", (unsigned long long)load->run_id,
                    (long long)load->requested++); /* fits */
     saga__v1__start_saga_request__init(request);
@@ -187,11 +196,13 @@ static void start_send(struct load *load)
     static Saga__V1__StartSagaRequest requests[BATCH_MAX];
     static Saga__V1__StartSagaRequest *pointers[BATCH_MAX];
     static char saga_ids[BATCH_MAX][48];
+    static uint8_t input[INPUT_BYTES]; /* of all that are asked for together */
     struct call_slot *slot = load->free;
     load->free = slot->next;
     slot->items = load->unary ? 1 : load->options[OPTION_BATCH];
+    begun_write(input, now_ns());
     for (int64_t i = 0; i < slot->items; i++) {
-        start_fill(load, &requests[i], saga_ids[i]);
+        start_fill(load, &requests[i], input, saga_ids[i]);
         pointers[i] = &requests[i];
     }
     if (load->unary) {

@@ -1,18 +1,22 @@
 /* noop_worker: runs the steps of the benchmark's definition and does nothing in them but answer ten
- * bytes. It also measures what a step costs beyond its handler: the time from a handler's return
- * (the report can leave) to the beginning of the same saga's next handler in this process, which
+ * bytes. It also measures what a step costs beyond its handler: the time from when a handler says
+ * that it is done to the beginning of the same saga's next handler in this process, which
  * holds the way to the orchestrator, the durable commit of the report and the next grant together,
- * and the way back.
+ * and the way back. And, where the load generator has written the time of its call into the saga's
+ * input ("begun" and nanoseconds of the monotonic clock, which the processes of a machine share),
+ * what it takes from there to the beginning of the first handler.
  *
  * p99_window_ms is the median, over windows of half a second, of a window's p99: when the host of a
  * virtual machine takes its processors away for a tenth of a second, that spoils the windows it
  * falls into and no other. p99_ms is over all of it.
  *
  *   noop_worker --target ADDRESS [--threads N] [--in-flight N]      ends with SIGTERM and prints
- *   {"tasks": N, "hand_offs": N, "p50_ms": N, "p99_ms": N, "p99_window_ms": N, "windows": N}
+ *   {"tasks": N, "hand_offs": N, "p50_ms": N, "p99_ms": N, "p99_window_ms": N, "windows": N,
+ *    "starts": N, "start_p50_ms": N, "start_p99_ms": N, "start_p99_window_ms": N}
  */
 #include "base/cleanup.h"
 #include "base/mem.h"
+#include "begun.h"
 #include "sagaworker.h"
 
 #include <pthread.h>
@@ -32,20 +36,26 @@ enum {
     WINDOW_SAMPLES_MAX = 8192, /* of a window; more are not kept */
 };
 
-/* Where a saga's last handler ended. */
+/* When a saga's last handler was done. */
 struct place {
     uint8_t uid[16];
-    int64_t end_ns; /* 0: empty */
+    int64_t done_ns; /* 0: empty */
 };
 
-struct hand_offs {
-    pthread_mutex_t lock;
-    struct place places[PLACES];
+/* Samples of one kind of time. */
+struct times {
     uint64_t counts[BUCKETS];
-    uint64_t count, tasks;
+    uint64_t count;
     int64_t window_end_ns;
     size_t window_count, windows;
     double window_ms[WINDOW_SAMPLES_MAX], p99_ms[WINDOWS_MAX];
+};
+
+struct bench_worker {
+    pthread_mutex_t lock;
+    struct place places[PLACES];
+    uint64_t tasks;
+    struct times hand_offs, starts;
 };
 
 static _Noreturn void give_up(const char *what, const char *why)
@@ -61,11 +71,12 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The random bits of a version 7 UUID are in its second half; its last byte is the shard. */
-static struct place *place_of(struct hand_offs *hand_offs, const uint8_t *uid)
+/* sagad counts the sagas of a moment up in a uid's last bytes before the shard, so those that are
+ * under way together have places of their own. */
+static struct place *place_of(struct bench_worker *bench, const uint8_t *uid)
 {
-    size_t index = (size_t)uid[12] << 8 | uid[13];
-    return &hand_offs->places[index % PLACES];
+    size_t index = (size_t)uid[13] << 8 | uid[14];
+    return &bench->places[index % PLACES];
 }
 
 static int double_compare(const void *left, const void *right)
@@ -74,67 +85,93 @@ static int double_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void window_close(struct hand_offs *hand_offs)
+static void window_close(struct times *times)
 {
-    size_t count = hand_offs->window_count;
-    hand_offs->window_count = 0;
-    if (count < WINDOW_SAMPLES_MIN || hand_offs->windows == WINDOWS_MAX)
+    size_t count = times->window_count;
+    times->window_count = 0;
+    if (count < WINDOW_SAMPLES_MIN || times->windows == WINDOWS_MAX)
         return;
-    qsort(hand_offs->window_ms, count, sizeof(double), double_compare);
-    hand_offs->p99_ms[hand_offs->windows++] = hand_offs->window_ms[count * 99 / 100];
+    qsort(times->window_ms, count, sizeof(double), double_compare);
+    times->p99_ms[times->windows++] = times->window_ms[count * 99 / 100];
 }
 
-static void sample(struct hand_offs *hand_offs, int64_t now, int64_t took_ns)
+static void sample(struct times *times, int64_t now, int64_t took_ns)
 {
     int64_t bucket = took_ns / 1000 / BUCKET_US;
-    hand_offs->counts[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
-    hand_offs->count++;
-    if (now >= hand_offs->window_end_ns) {
-        window_close(hand_offs);
-        hand_offs->window_end_ns = now + (int64_t)WINDOW_MS * 1000000;
+    times->counts[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+    times->count++;
+    if (now >= times->window_end_ns) {
+        window_close(times);
+        times->window_end_ns = now + (int64_t)WINDOW_MS * 1000000;
     }
-    if (hand_offs->window_count < WINDOW_SAMPLES_MAX)
-        hand_offs->window_ms[hand_offs->window_count++] = (double)took_ns / 1e6;
+    if (times->window_count < WINDOW_SAMPLES_MAX)
+        times->window_ms[times->window_count++] = (double)took_ns / 1e6;
 }
 
 static void nothing(struct saga_task *task, void *ctx)
 {
-    struct hand_offs *hand_offs = ctx;
-    int64_t begin_ns = now_ns();
-    struct place *place = place_of(hand_offs, saga_task_uid(task));
-    (void)pthread_mutex_lock(&hand_offs->lock); /* a plain mutex, never destroyed while in use */
-    hand_offs->tasks++;
-    if (place->end_ns != 0 && memcmp(place->uid, saga_task_uid(task), sizeof(place->uid)) == 0)
-        sample(hand_offs, begin_ns, begin_ns - place->end_ns);
-    memcpy(place->uid, saga_task_uid(task), sizeof(place->uid));
-    (void)pthread_mutex_unlock(&hand_offs->lock); /* held above */
+    struct bench_worker *bench = ctx;
+    const uint8_t *uid = saga_task_uid(task);
+    struct place *place = place_of(bench, uid);
+    int64_t now = now_ns();
+    (void)pthread_mutex_lock(&bench->lock); /* a plain mutex, never destroyed while in use */
+    bench->tasks++;
+    if (place->done_ns != 0 && memcmp(place->uid, uid, sizeof(place->uid)) == 0)
+        sample(&bench->hand_offs, now, now - place->done_ns);
+    memcpy(place->uid, uid, sizeof(place->uid));
+    /* Before the report can leave: the saga's next handler may begin before saga_task_done is back.
+     */
+    place->done_ns = now_ns();
+    (void)pthread_mutex_unlock(&bench->lock); /* held above */
     if (saga_task_done(task, "0123456789", OUTPUT_BYTES) != 0)
         give_up("done", "the outcome is refused");
-    (void)pthread_mutex_lock(&hand_offs->lock); /* as above */
-    if (memcmp(place->uid, saga_task_uid(task), sizeof(place->uid)) == 0)
-        place->end_ns = now_ns();
-    (void)pthread_mutex_unlock(&hand_offs->lock); /* held above */
+}
+
+static void first(struct saga_task *task, void *ctx)
+{
+    struct bench_worker *bench = ctx;
+    struct saga_bytes input = saga_task_input(task);
+    int64_t now = now_ns(), begun;
+    if (begun_read(input.data, input.size, &begun)) {
+        (void)pthread_mutex_lock(&bench->lock); /* as above */
+        sample(&bench->starts, now, now - begun);
+        (void)pthread_mutex_unlock(&bench->lock); /* held above */
+    }
+    nothing(task, ctx);
 }
 
 /* Upper bound of the bucket in which the share of all samples lies. */
-static double percentile_ms(const struct hand_offs *hand_offs, double share)
+static double percentile_ms(const struct times *times, double share)
 {
-    uint64_t rank = (uint64_t)((double)hand_offs->count * share), seen = 0;
+    uint64_t rank = (uint64_t)((double)times->count * share), seen = 0;
     for (int i = 0; i < BUCKETS; i++) {
-        seen += hand_offs->counts[i];
+        seen += times->counts[i];
         if (seen > rank)
             return (double)(i + 1) * BUCKET_US / 1000.0;
     }
     return 0;
 }
 
-static double window_p99_ms(struct hand_offs *hand_offs)
+static double window_p99_ms(struct times *times)
 {
-    window_close(hand_offs);
-    if (hand_offs->windows == 0)
+    window_close(times);
+    if (times->windows == 0)
         return 0;
-    qsort(hand_offs->p99_ms, hand_offs->windows, sizeof(double), double_compare);
-    return hand_offs->p99_ms[hand_offs->windows / 2];
+    qsort(times->p99_ms, times->windows, sizeof(double), double_compare);
+    return times->p99_ms[times->windows / 2];
+}
+
+static void print(struct bench_worker *bench)
+{
+    struct times *steps = &bench->hand_offs, *starts = &bench->starts;
+    double steps_window = window_p99_ms(steps), starts_window = window_p99_ms(starts);
+    (void)printf("{\"tasks\": %llu, \"hand_offs\": %llu, \"p50_ms\": %.2f, \"p99_ms\": %.2f, "
+                 "\"p99_window_ms\": %.2f, \"windows\": %zu, \"starts\": %llu, "
+                 "\"start_p50_ms\": %.2f, \"start_p99_ms\": %.2f, \"start_p99_window_ms\": %.2f}\n",
+                 (unsigned long long)bench->tasks, (unsigned long long)steps->count,
+                 percentile_ms(steps, 0.50), percentile_ms(steps, 0.99), steps_window,
+                 steps->windows, (unsigned long long)starts->count, percentile_ms(starts, 0.50),
+                 percentile_ms(starts, 0.99), starts_window); /* best effort */
 }
 
 static int number(const char *name, const char *text, int max)
@@ -165,8 +202,8 @@ int main(int argc, char **argv)
     }
     if (!addresses[0])
         give_up("usage", "noop_worker --target ADDRESS [--threads N] [--in-flight N]");
-    struct hand_offs *hand_offs = mem_calloc(1, sizeof(*hand_offs));
-    if (!hand_offs || pthread_mutex_init(&hand_offs->lock, NULL) != 0)
+    struct bench_worker *bench = mem_calloc(1, sizeof(*bench));
+    if (!bench || pthread_mutex_init(&bench->lock, NULL) != 0)
         give_up("start", "out of memory");
     struct saga_worker_options options = {
         .addresses = addresses,
@@ -179,17 +216,13 @@ int main(int argc, char **argv)
     if (saga_worker_new(&options, &worker, &error) != 0)
         give_up("start", error.message);
     for (size_t i = 0; i < ARRAY_LEN(steps); i++)
-        if (saga_worker_handle(worker, steps[i], in_flight, nothing, hand_offs, &error) != 0)
+        if (saga_worker_handle(worker, steps[i], in_flight, i == 0 ? first : nothing, bench,
+                               &error) != 0)
             give_up(steps[i], error.message);
     if (saga_worker_run(worker, &error) != 0)
         give_up("run", error.message);
     (void)saga_worker_free(worker); /* always NULL */
-    double p99_window = window_p99_ms(hand_offs);
-    (void)printf("{\"tasks\": %llu, \"hand_offs\": %llu, \"p50_ms\": %.2f, \"p99_ms\": %.2f, "
-                 "\"p99_window_ms\": %.2f, \"windows\": %zu}\n",
-                 (unsigned long long)hand_offs->tasks, (unsigned long long)hand_offs->count,
-                 percentile_ms(hand_offs, 0.50), percentile_ms(hand_offs, 0.99), p99_window,
-                 hand_offs->windows); /* best effort */
-    mem_free(hand_offs);
+    print(bench);
+    mem_free(bench);
     return 0;
 }

@@ -5,7 +5,9 @@
  * over binary arrays, prepared, pipelined. The best of one and two connections counts. It knows
  * nothing of the product and must not change with it.
  *
- *   pg_limit --database CONNINFO [--seconds N]    {"pg_limit_sagas_per_s": N, ...}
+ *   pg_limit --database CONNINFO [--seconds N]    {"pg_limit_sagas_per_s": N, ...}; counted over
+ *            both: log, row operations (a row inserted, updated or deleted) and round trips (from
+ *            a batch of statements to its commit's answer) for each saga
  *   pg_limit --database CONNINFO --commit         {"commit_ms": N, "commit_p99_ms": N}: p50 and p99
  *            of one-row commits; with --seconds N [--rate R]: of R (100) a second, for N seconds,
  *            beside whatever else runs
@@ -31,6 +33,7 @@ enum {
     WARM_UP_MS = 1000,
     COMMITS = 1000,
     COMMITS_PER_S = 100,
+    BACKENDS_END_MS = 10000,
     INPUT_BYTES = 100,
     OUTPUT_BYTES = 10,
     DIGEST_BYTES = 32,
@@ -341,8 +344,44 @@ static void driver_end(struct driver *driver)
     PQfinish(driver->conn);
 }
 
-/* Sagas a second that `connections` of them carry together, after a warm-up, on empty tables. */
-static double measure(const char *conninfo, const char *schema, size_t connections, int64_t run_ms)
+/* What PostgreSQL counted. */
+struct counted {
+    double sagas, wal_bytes, rows, round_trips;
+};
+
+static double query(PGconn *conn, const char *sql)
+{
+    PGresult *result = PQexec(conn, sql);
+    require(result, PGRES_TUPLES_OK, sql);
+    double value = strtod(PQgetvalue(result, 0, 0), NULL);
+    PQclear(result);
+    return value;
+}
+
+/* A backend adds to the statistics at its end, which the client does not wait for. */
+static void await_backends(PGconn *conn)
+{
+    static const char others[] = "SELECT count(*) FROM pg_stat_activity WHERE datname ="
+                                 " current_database() AND backend_type = 'client backend'"
+                                 " AND pid <> pg_backend_pid()";
+    int64_t end_ms = clock_mono_ms(&clock_system) + BACKENDS_END_MS;
+    while (query(conn, others) > 0) {
+        if (clock_mono_ms(&clock_system) > end_ms)
+            give_up("the end", "another session of the database does not end");
+        sleep_ms(20);
+    }
+}
+
+static const char wal_position[] = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')",
+                  transactions[] = "SELECT xact_commit FROM pg_stat_database"
+                                   " WHERE datname = current_database()",
+                  row_operations[] = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)"
+                                     " FROM pg_stat_user_tables WHERE schemaname = 'yardstick'";
+
+/* Sagas a second that `connections` of them carry together, after a warm-up, on empty tables; adds
+ * to *counted what all of them cost, the warm-up's, too. */
+static double measure(const char *conninfo, const char *schema, size_t connections, int64_t run_ms,
+                      struct counted *counted)
 {
     atomic_bool stop = false;
     atomic_ullong sagas = 0;
@@ -352,7 +391,7 @@ static double measure(const char *conninfo, const char *schema, size_t connectio
     PGconn *conn = connect_or_exit(conninfo);
     exec_ok(conn, schema);
     exec_ok(conn, "CHECKPOINT");
-    PQfinish(conn);
+    double wal_bytes = query(conn, wal_position), round_trips = query(conn, transactions);
     for (size_t i = 0; i < connections; i++) {
         drivers[i].stop = &stop;
         drivers[i].sagas = &sagas;
@@ -368,6 +407,12 @@ static double measure(const char *conninfo, const char *schema, size_t connectio
     for (size_t i = 0; i < connections; i++)
         driver_end(&drivers[i]);
     mem_free(drivers);
+    await_backends(conn);
+    counted->sagas += (double)atomic_load(&sagas);
+    counted->wal_bytes += query(conn, wal_position) - wal_bytes;
+    counted->round_trips += query(conn, transactions) - round_trips;
+    counted->rows += query(conn, row_operations);
+    PQfinish(conn);
     return (double)(after - before) * 1000.0 / (double)(end_ms - start_ms);
 }
 
@@ -441,14 +486,18 @@ static char *schema_read(void)
 static void print_limit(const char *conninfo, int64_t seconds)
 {
     CLEANUP(mem_free_p) char *schema = schema_read();
-    double one = measure(conninfo, schema, 1, seconds * 1000);
-    double two = measure(conninfo, schema, 2, seconds * 1000);
+    struct counted counted = { 0 };
+    double one = measure(conninfo, schema, 1, seconds * 1000, &counted);
+    double two = measure(conninfo, schema, 2, seconds * 1000, &counted);
     PGconn *conn = connect_or_exit(conninfo);
     exec_ok(conn, "DROP SCHEMA yardstick CASCADE");
     PQfinish(conn);
     (void)printf("{\"pg_limit_sagas_per_s\": %.0f, \"one_connection\": %.0f, "
-                 "\"two_connections\": %.0f, \"batch\": %d}\n",
-                 one > two ? one : two, one, two, BATCH); /* best effort */
+                 "\"two_connections\": %.0f, \"batch\": %d, \"wal_bytes_per_saga\": %.0f, "
+                 "\"rows_per_saga\": %.3f, \"round_trips_per_saga\": %.4f}\n",
+                 one > two ? one : two, one, two, BATCH, counted.wal_bytes / counted.sagas,
+                 counted.rows / counted.sagas,
+                 counted.round_trips / counted.sagas); /* best effort */
 }
 
 int main(int argc, char **argv)

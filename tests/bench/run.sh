@@ -1,30 +1,67 @@
 #!/usr/bin/env bash
 # The benchmark: builds what is installed (release), starts PostgreSQL, sagad, workers and a load
-# generator on this machine, and prints one JSON line. About one minute with --quick, four without,
-# after the build. What the figures mean: tests/bench/README.md.
-#   tests/bench/run.sh [--quick]
-set -euo pipefail
+# generator on this machine, one part after the other, each a script that can be called by itself.
+# Every part prints one JSON line on stdout; at the end the rows of all their tables stand together
+# on stderr, each with its reach, and pass or short. What the figures mean: tests/bench/README.md.
+#
+#   tests/bench/run.sh [--quick] [--only ROW]...
+#
+# ROW: steps, kafka. --quick scales all down, and then says that it works, not how fast it is. A part
+# that cannot be measured here (exit code 77) is told, and no error.
+source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-case "${1-}" in
-    '' | --quick) ;;
-    *)
-        echo "usage: $0 [--quick]" >&2
-        exit 2
-        ;;
-esac
+declare -A scripts=([steps]=steps.sh [kafka]=kafka.sh)
+order=(steps kafka)
 
-"$root/deploy/setup.sh" >&2
-launcher=()
-if command -v ccache >/dev/null; then
-    launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
-fi
-cd "$root"
-cmake --preset release "${launcher[@]}" >&2
-cmake --build build/release --target sagad bench pg_limit load noop_worker >&2
+quick=()
+only=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --quick) quick=(--quick) ;;
+        --only)
+            [ -n "${scripts[${2-}]-}" ] || {
+                echo "$0: --only takes one of: ${order[*]}" >&2
+                exit 2
+            }
+            only+=("$2")
+            shift
+            ;;
+        *)
+            echo "usage: $0 [--quick] [--only ROW]..." >&2
+            exit 2
+            ;;
+    esac
+    shift
+done
+[ ${#only[@]} -gt 0 ] || only=("${order[@]}")
 
-# /var/tmp, because /tmp may be memory, where fsync costs nothing.
-scratch=$(mktemp -d "${SAGAD_BENCH_DIR:-/var/tmp}/sagad-bench.XXXXXX")
-trap 'rm -rf "$scratch"' EXIT
-chmod 0711 "$scratch"
-TMPDIR=$scratch build/release/tests/bench/bench "$@"
+stage_scratch
+rows=$scratch/rows
+failed=()
+for row in "${only[@]}"; do
+    status=0
+    echo "=== $row" >&2
+    { "tests/bench/${scripts[$row]}" "${quick[@]}" 2>&1 >&3 | tee "$scratch/log" >&2 ||
+        status=${PIPESTATUS[0]}; } 3>&1
+    # The rows of its tables, without their heads.
+    grep -E '^\| .* \|$' "$scratch/log" | grep -v '^| figure |' >>"$rows" || true # none where it failed
+    case $status in
+        0) ;;
+        77) echo "| $row | | | | | not measured |" >>"$rows" ;;
+        *)
+            failed+=("$row")
+            echo "| $row | | | | | failed |" >>"$rows"
+            ;;
+    esac
+done
+
+{
+    echo
+    echo '| figure | reach | median | least | most | |'
+    echo '|---|---|---|---|---|---|'
+    cat "$rows"
+} >&2
+[ ${#failed[@]} = 0 ] || {
+    echo "$0: failed: ${failed[*]}" >&2
+    exit 1
+}

@@ -8,13 +8,20 @@
 #include <saga/v1/definition.pb-c.h>
 #include <saga/v1/operator.pb-c.h>
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { START_LIMIT_MS = 60000, RUN_LIMIT_MS = 900000, CALL_LIMIT_MS = 5000 };
+enum {
+    START_LIMIT_MS = 60000,
+    RUN_LIMIT_MS = 900000,
+    CALL_LIMIT_MS = 5000,
+    /* A backend adds to the statistics once in a while, and sagad's say something every 2 s. */
+    STATISTICS_MS = 3500,
+};
 
 /* The same server for the yardstick and for sagad. */
 static const char *const postgres_settings[] = {
@@ -101,17 +108,37 @@ int64_t stage_count(struct stage *stage, const char *database, const char *sql)
     return count;
 }
 
-double stage_limit(struct stage *stage)
+json_t *stage_yardstick(struct stage *stage)
 {
     const char *const limit[] = {
         PG_LIMIT, "--database", stage->yardstick_database, "--seconds", stage->quick ? "4" : "15",
         NULL
     };
     stage_say("the yardstick");
-    json_t *object = stage_finish(stage_start(limit), "pg_limit");
+    return stage_finish(stage_start(limit), "pg_limit");
+}
+
+double stage_limit(struct stage *stage)
+{
+    json_t *object = stage_yardstick(stage);
     double rate = stage_number(object, "pg_limit_sagas_per_s");
     json_decref(object);
     return rate;
+}
+
+struct stage_counted stage_counted(struct stage *stage)
+{
+    static const char wal[] = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint",
+                      transactions[] = "SELECT xact_commit FROM pg_stat_database"
+                                       " WHERE datname = current_database()",
+                      rows[] = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint"
+                               " FROM pg_stat_user_tables WHERE schemaname = 'sagad'";
+    struct stage_counted counted = { .cpu_us = stage_cpu_us(stage) };
+    counted.wal_bytes = (double)stage_count(stage, "sagad", wal);
+    wait_ms(STATISTICS_MS);
+    counted.round_trips = (double)stage_count(stage, "sagad", transactions);
+    counted.rows = (double)stage_count(stage, "sagad", rows);
+    return counted;
 }
 
 /* --- sagad ----------------------------------------------------------------------------------- */
@@ -268,43 +295,40 @@ json_t *stage_worker_stop(struct test_process *worker)
     return stage_finish(worker, "noop_worker");
 }
 
+json_t *stage_load(struct stage *stage, const char *const *arguments)
+{
+    const char *argv[5 + STAGE_ARGUMENTS_MAX] = { LOAD, "--target", stage->target, "--definition",
+                                                  "bench" };
+    size_t count = 5;
+    while (*arguments && count < ARRAY_LEN(argv) - 1)
+        argv[count++] = *arguments++;
+    if (*arguments)
+        stage_give_up("load", "too many arguments");
+    return stage_finish(stage_start(argv), "load");
+}
+
 json_t *stage_load_batched(struct stage *stage)
 {
-    const char *const argv[] = { LOAD,
-                                 "--target",
-                                 stage->target,
-                                 "--definition",
-                                 "bench",
-                                 "--calls",
-                                 "4",
-                                 "--batch",
-                                 "128",
-                                 "--run-ms",
-                                 stage->quick ? "5000" : "20000",
-                                 NULL };
-    return stage_finish(stage_start(argv), "load");
+    const char *const arguments[] = { "--calls", "4",        "--batch",
+                                      "128",     "--run-ms", stage->quick ? "5000" : "20000",
+                                      NULL };
+    return stage_load(stage, arguments);
+}
+
+json_t *stage_load_paced_for(struct stage *stage, const char *rate, int64_t run_ms)
+{
+    char text[24];
+    (void)snprintf(text, sizeof(text), "%" PRId64, run_ms); /* fits */
+    const char *const arguments[] = { "--unary", "--rate", rate,       "--warm-up-ms", "0",
+                                      "--calls", "256",    "--run-ms", text,           NULL };
+    struct test_process *worker = stage_worker_start(stage);
+    json_decref(stage_load(stage, arguments));
+    return stage_worker_stop(worker);
 }
 
 json_t *stage_load_paced(struct stage *stage, const char *rate)
 {
-    const char *const argv[] = { LOAD,
-                                 "--target",
-                                 stage->target,
-                                 "--definition",
-                                 "bench",
-                                 "--unary",
-                                 "--rate",
-                                 rate,
-                                 "--warm-up-ms",
-                                 "0",
-                                 "--calls",
-                                 "256",
-                                 "--run-ms",
-                                 stage->quick ? "8000" : "30000",
-                                 NULL };
-    struct test_process *worker = stage_worker_start(stage);
-    json_decref(stage_finish(stage_start(argv), "load"));
-    return stage_worker_stop(worker);
+    return stage_load_paced_for(stage, rate, stage->quick ? 8000 : 30000);
 }
 
 /* --- set-up ---------------------------------------------------------------------------------- */

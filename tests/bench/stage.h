@@ -12,7 +12,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { STAGE_ARGUMENTS_MAX = 8, STAGE_STEPS_MAX = 10 };
+enum { STAGE_ARGUMENTS_MAX = 12, STAGE_STEPS_MAX = 10 };
 
 struct stage {
     const char *name; /* of the benchmark, before its messages */
@@ -56,11 +56,24 @@ double stage_cpu_us(const struct stage *stage); /* sagad's */
 struct test_process *stage_worker_start(struct stage *stage);
 json_t *stage_worker_stop(struct test_process *worker); /* in good order; what it measured */
 
-double stage_limit(struct stage *stage); /* the yardstick's sagas a second */
+json_t *stage_yardstick(struct stage *stage); /* what pg_limit prints */
+double stage_limit(struct stage *stage);      /* of that, its sagas a second */
+/* `load` for the definition "bench" with further arguments (NULL at their end); its last line. */
+json_t *stage_load(struct stage *stage, const char *const *arguments);
 /* `load` with batched starts in a closed loop; its last line. */
 json_t *stage_load_batched(struct stage *stage);
 /* `load` with so many unary starts a second, workers beside it: what the worker measured (p50_ms,
- * p99_ms, p99_window_ms). */
+ * p99_ms, p99_window_ms, and those of starts). */
 json_t *stage_load_paced(struct stage *stage, const char *rate);
+json_t *stage_load_paced_for(struct stage *stage, const char *rate, int64_t run_ms);
+
+/* What sagad and its database have used since they began. Takes some seconds. */
+struct stage_counted {
+    double cpu_us;      /* of sagad */
+    double wal_bytes;   /* of the whole server */
+    double round_trips; /* transactions: sagad sends each as one pipeline */
+    double rows;        /* inserted, updated, deleted */
+};
+struct stage_counted stage_counted(struct stage *stage);
 
 #endif
