@@ -93,8 +93,8 @@ const struct config_option config_options[CONFIG_COUNT] = {
         " and by outbox-topic." },
     [CONFIG_OUTBOX_TOPIC] = { "outbox-topic", "SAGAD_OUTBOX_TOPIC", CONFIG_TYPE_TEXT, "", 0,
         KAFKA_TOPIC_BYTES, false, BOTH,
-        "Topic for the events of definitions that publish; it must be there. Empty: this"
-        " orchestrator publishes none, and they wait in the database." },
+        "Topic for the events of definitions that publish, and of handlers; it must be there. Empty:"
+        " this orchestrator publishes none, and they wait in the database." },
     [CONFIG_KEY_MEMORY] = { "key-memory", "SAGAD_KEY_MEMORY", CONFIG_TYPE_MEMORY, "90d", DAY,
         10 * DECADE, false, BOTH,
         "How long a business key is remembered after its saga ended, so that a late repeat starts"

@@ -55,6 +55,28 @@ bool handler_hold_parse(const char *name, enum handler_hold *ret)
     return false;
 }
 
+static const char *const event_names[HANDLER_EVENT_COUNT] = {
+    [HANDLER_EVENT_HELD] = "HELD",
+    [HANDLER_EVENT_RELEASED] = "RELEASED",
+    [HANDLER_EVENT_LIMITED] = "LIMITED",
+    [HANDLER_EVENT_DRAINED] = "DRAINED",
+};
+
+const char *handler_event_name(enum handler_event event)
+{
+    return event < HANDLER_EVENT_COUNT ? event_names[event] : NULL;
+}
+
+bool handler_event_parse(const char *name, enum handler_event *ret)
+{
+    for (int i = HANDLER_EVENT_HELD; i < HANDLER_EVENT_COUNT; i++)
+        if (strcmp(name, event_names[i]) == 0) {
+            *ret = (enum handler_event)i;
+            return true;
+        }
+    return false;
+}
+
 void handler_init(struct handler *handler, const char *name)
 {
     *handler = (struct handler){ .breaker_failures = BREAKER_DEFAULT,
@@ -76,13 +98,14 @@ static void hold(struct handler *handler, enum handler_hold by, int64_t trial_in
     handler->hold = by;
     handler->release_rate_milli = 0;
     handler->trial_successes = 0;
-    *ret = (struct handler_effect){ by == HOLD_NONE ? "RELEASED" : "HELD", trial_in_ms };
+    *ret = (struct handler_effect){ by == HOLD_NONE ? HANDLER_EVENT_RELEASED : HANDLER_EVENT_HELD,
+                                    trial_in_ms };
 }
 
 static bool limit(struct handler *handler, const struct handler_change *change,
                   struct handler_effect *ret)
 {
-    ret->event = "LIMITED";
+    ret->event = HANDLER_EVENT_LIMITED;
     if (change->rate_milli >= 0)
         handler->rate_milli = change->rate_milli;
     if (change->cap >= 0)
@@ -147,7 +170,7 @@ bool handler_apply(struct handler *handler, const struct handler_change *change,
         if (handler->hold != HOLD_NONE || !handler->release_rate_milli)
             return false;
         handler->release_rate_milli = 0;
-        ret->event = "DRAINED";
+        ret->event = HANDLER_EVENT_DRAINED;
         return true;
     case HANDLER_CHANGE_COUNT:
         break;

@@ -100,9 +100,21 @@ struct handler_change { /* borrowed */
     int64_t held_at_ms; /* TRIED: of the hold that the trial was made in */
     int64_t now_ms;     /* TRIAL: no later than it is by the database's clock */
 };
+/* What everybody is told of; stored by its name. */
+enum handler_event {
+    HANDLER_EVENT_NONE,
+    HANDLER_EVENT_HELD,
+    HANDLER_EVENT_RELEASED,
+    HANDLER_EVENT_LIMITED,
+    HANDLER_EVENT_DRAINED,
+    HANDLER_EVENT_COUNT
+};
+/* "HELD", ...; NULL for HANDLER_EVENT_NONE. */
+const char *handler_event_name(enum handler_event event);
+MUST_USE bool handler_event_parse(const char *name, enum handler_event *ret);
+
 struct handler_effect {
-    const char
-        *event; /* "HELD", "RELEASED", "LIMITED", "DRAINED"; NULL: none that anybody is told */
+    enum handler_event event;
     int64_t trial_in_ms; /* trial_at is so far away; 0: there is none; TRIAL_AS_IT_IS */
 };
 enum { TRIAL_AS_IT_IS = -1 };

@@ -33,7 +33,9 @@ static void add_refused(struct table *table, const Saga__V1__Outbox__Refused *re
                         const struct where_view *view)
 {
     CLEANUP(buf_done) struct buf saga = { 0 };
-    if (!*refused->definition) {
+    if (*refused->handler) {
+        buf_printf(&saga, "handler %s", refused->handler);
+    } else if (!*refused->definition) {
         buf_text(&saga, "gone");
     } else {
         if (strcmp(refused->namespace_, "default") != 0)
@@ -51,7 +53,7 @@ static void add_refused(struct table *table, const Saga__V1__Outbox__Refused *re
 void kafka_write_outbox(const Saga__V1__Outbox *outbox, const struct where_view *view,
                         struct buf *out)
 {
-    static const char *const headers[] = { "REFUSED EVENT", "SAGA",     "WAITS",
+    static const char *const headers[] = { "REFUSED EVENT", "OF",       "WAITS",
                                            "REFUSALS",      "LAST AGO", "WHY" };
     struct table table = { .headers = headers, .columns = ARRAY_LEN(headers) };
     for (size_t i = 0; i < outbox->n_relays; i++)
@@ -67,7 +69,7 @@ void kafka_write_outbox(const Saga__V1__Outbox *outbox, const struct where_view 
         table_write(&table, "  ", view->color, out);
         if (outbox->more_refused)
             buf_text(out, "  there are more\n");
-        buf_text(out, "  the later events of these sagas wait: sagactl outbox publish | discard "
+        buf_text(out, "  the later events of the same wait: sagactl outbox publish | discard "
                       "EVENT --reason ...\n");
     }
     table_done(&table);

@@ -21,6 +21,19 @@ static const struct kind {
     { SAGA__V1__SAGA_EVENT__KIND__KIND_ENDED, "saga.v1.ended" },
 };
 
+static const struct change {
+    Saga__V1__HandlerEvent__Change change;
+    const char *type; /* ce_type */
+} changes[HANDLER_EVENT_COUNT] = {
+    [HANDLER_EVENT_HELD] = { SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_HELD, "saga.v1.handler_held" },
+    [HANDLER_EVENT_RELEASED] = { SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_RELEASED,
+                                 "saga.v1.handler_released" },
+    [HANDLER_EVENT_LIMITED] = { SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_LIMITED,
+                                "saga.v1.handler_limited" },
+    [HANDLER_EVENT_DRAINED] = { SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_DRAINED,
+                                "saga.v1.handler_drained" },
+};
+
 static const struct kind *kind_of(const struct store_event *event)
 {
     enum { STARTED, ATTEMPT_ENDED, DECIDED, PARKED, ENDED };
@@ -109,16 +122,11 @@ static int fill_entry(struct arena *arena, const struct store_event *event,
     return 0;
 }
 
-static int fill(struct arena *arena, const struct store_event *event, Saga__V1__SagaEvent *message,
-                struct err *err)
+static int fill_saga(struct arena *arena, const struct store_event *event,
+                     Saga__V1__SagaEvent *message, struct err *err)
 {
     const struct saga_row *saga = &event->saga;
-    saga__v1__saga_event__init(message);
-    message->id = arena_alloc(arena, EVENT_ID_SIZE);
-    if (message->id)
-        event_id(&event->id, message->id);
     message->kind = kind_of(event)->kind;
-    message->time = time_message(arena, event->time_ms);
     message->uid = uid_text(arena, &saga->uid);
     message->namespace_ = saga->namespace_;
     message->definition = saga->definition;
@@ -127,7 +135,6 @@ static int fill(struct arena *arena, const struct store_event *event, Saga__V1__
     message->run = saga->run;
     message->start_time = time_message(arena, saga->started_at_ms);
     message->state = state_of(event);
-    message->epoch = event->id.epoch;
     if (saga->has_related)
         message->related_saga = uid_text(arena, &saga->related);
     if (fill_labels(arena, saga->labels, message, err) != 0)
@@ -136,8 +143,61 @@ static int fill(struct arena *arena, const struct store_event *event, Saga__V1__
     return has_entry ? fill_entry(arena, event, message, err) : 0;
 }
 
-static char *source(struct arena *arena, const struct saga_row *saga)
+static Saga__V1__Rate *rate_message(struct arena *arena, int64_t milli)
 {
+    Saga__V1__Rate *message = milli ? arena_alloc(arena, sizeof *message) : NULL;
+    if (message) {
+        saga__v1__rate__init(message);
+        rate_from_milli(milli, message);
+    }
+    return message;
+}
+
+static void fill_handler(struct arena *arena, const struct store_event *event,
+                         Saga__V1__SagaEvent *message)
+{
+    const struct store_handler_event *from = &event->handler;
+    Saga__V1__HandlerEvent *to = arena_alloc(arena, sizeof *to);
+    message->kind = SAGA__V1__SAGA_EVENT__KIND__KIND_HANDLER;
+    message->handler = to;
+    if (!to)
+        return; /* the arena knows */
+    saga__v1__handler_event__init(to);
+    to->handler = from->handler;
+    to->version = event->id.seq;
+    to->change = changes[from->kind].change;
+    to->hold = (Saga__V1__Handler__Hold)(int)from->hold;
+    to->release_rate = rate_message(arena, from->release_rate_milli);
+    to->rate = rate_message(arena, from->rate_milli);
+    to->cap = from->cap;
+    to->actor = from->actor;
+    to->reason = from->reason;
+    if (from->has_waiting) {
+        to->_waiting_case = SAGA__V1__HANDLER_EVENT___WAITING_WAITING;
+        to->waiting = from->waiting;
+    }
+}
+
+static int fill(struct arena *arena, const struct store_event *event, Saga__V1__SagaEvent *message,
+                struct err *err)
+{
+    saga__v1__saga_event__init(message);
+    message->id = arena_alloc(arena, EVENT_ID_SIZE);
+    if (message->id)
+        event_id(&event->id, message->id);
+    message->time = time_message(arena, event->time_ms);
+    message->epoch = event->id.epoch;
+    if (event->id.part != STORE_EVENT_HANDLER)
+        return fill_saga(arena, event, message, err);
+    fill_handler(arena, event, message);
+    return 0;
+}
+
+static char *source(struct arena *arena, const struct store_event *event)
+{
+    const struct saga_row *saga = &event->saga;
+    if (event->id.part == STORE_EVENT_HANDLER)
+        return text("/sagad"); /* a handler is in no namespace */
     size_t size = strlen(saga->namespace_) + strlen(saga->definition) + sizeof "/sagad//";
     char *out = arena_alloc(arena, size);
     if (out)
@@ -160,14 +220,17 @@ int event_record(struct arena *arena, const struct store_event *event, struct pr
     Saga__V1__SagaEvent message;
     if (fill(arena, event, &message, err) != 0)
         return (int)err->code;
+    bool of_handler = event->id.part == STORE_EVENT_HANDLER;
+    char *subject = of_handler ? event->handler.handler : event->saga.saga_id;
     const struct producer_record record = {
-        .key = { (uint8_t *)event->saga.saga_id, strlen(event->saga.saga_id) },
+        .key = { (uint8_t *)subject, strlen(subject) },
         .timestamp_ms = event->time_ms,
         .headers = { { "ce_specversion", "1.0" },
                      { "ce_id", message.id },
-                     { "ce_source", source(arena, &event->saga) },
-                     { "ce_type", kind_of(event)->type },
-                     { "ce_subject", event->saga.saga_id },
+                     { "ce_source", source(arena, event) },
+                     { "ce_type",
+                       of_handler ? changes[event->handler.kind].type : kind_of(event)->type },
+                     { "ce_subject", subject },
                      { "ce_time", time_text(arena, event->time_ms) },
                      { "content-type", "application/protobuf" } },
     };

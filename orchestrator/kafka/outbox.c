@@ -21,7 +21,8 @@
 
 enum {
     PAGE = 512,
-    IN_FLIGHT_MAX = 4096,      /* sagas with an event on its way; more wait in the database */
+    IN_FLIGHT_MAX = 4096,      /* sagas and handlers with an event on its way; more wait in the
+                                * database */
     SLICE_TTL_MS = 15000,      /* slices of a relay that died are free after this */
     SLICE_MARGIN_MS = 3000,    /* of it: nothing is sent in the last part */
     CLAIM_MS = 2000,           /* how often the slices are renewed */
@@ -39,7 +40,7 @@ enum item_state {
 };
 
 struct item { /* an event that is on its way, or whose fate is not in the database yet */
-    struct store_event_id id; /* the key: its uid, for one of a saga is on its way */
+    struct store_event_id id; /* the key: its uid, of which one is on its way */
     enum item_state state;
     bool alone;    /* nothing else was on its way beside it */
     char why[200]; /* REFUSED */
@@ -293,7 +294,7 @@ static void settle_refused(struct outbox *outbox, struct item *item)
         return;
     }
     (void)atomic_fetch_add(&outbox->refused, 1);
-    log_line(LOG_WARN, "outbox: an event cannot be published; the later ones of its saga wait",
+    log_line(LOG_WARN, "outbox: an event cannot be published; the later ones of the same wait",
              "event", id, "err", item->why, NULL);
     item_drop(outbox, item);
 }

@@ -1,7 +1,7 @@
-/* The relay: events that were written with their transitions leave for the outbox's topic. Each
- * saga's in their order, one of a saga on its way at a time, so that what cannot be published holds
- * up its own saga alone. At least once: an event is removed when the topic is known to have it, and
- * what was in between when a relay died leaves again, the same.
+/* The relay: events that were written with their transitions leave for the outbox's topic. Those of
+ * each saga and of each handler in their order, one of it on its way at a time, so that what cannot
+ * be published holds up its own saga or handler alone. At least once: an event is removed when the
+ * topic is known to have it, and what was in between when a relay died leaves again, the same.
  *
  * Several relays, one in each process, share the shards (store/outbox.h). Without a broker, or
  * without the database, events wait in the database; here is a bounded number of them. A thread of

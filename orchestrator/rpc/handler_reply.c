@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "rpc/request.h"
+#include "wire/saga_codec.h"
 #include "wire/times.h"
 
 #include <stdlib.h>
@@ -111,21 +112,15 @@ static int64_t let_go_of(const struct handlers_look *look, const char *name, boo
     return about > own ? about : own;
 }
 
-/* As people would say it. False: memory. */
+/* False: memory. */
 static bool fill_rate(struct arena *arena, int64_t milli, Saga__V1__Rate **ret)
 {
-    static const int32_t spans[] = { 1, 60, 3600, 1000 };
-    size_t i = 0;
     if (!milli)
         return true;
     *ret = reply_new(arena, &saga__v1__rate__descriptor);
-    if (!*ret)
-        return false;
-    while (milli * spans[i] % 1000)
-        i++; /* the last one always fits */
-    (*ret)->tasks = milli * spans[i] / 1000;
-    (*ret)->seconds = spans[i];
-    return true;
+    if (*ret)
+        rate_from_milli(milli, *ret);
+    return *ret != NULL;
 }
 
 static int fill_row(const struct handlers_look *look, struct arena *arena,

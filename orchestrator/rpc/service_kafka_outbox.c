@@ -18,10 +18,12 @@ static Saga__V1__Outbox__Refused *make_refused(struct arena *arena,
     uuid_format(&from->id.uid, uid);
     (void)snprintf(id, EVENT_ID_SIZE, "%s/%" PRId64 "/%d", uid, from->id.seq, (int)from->id.part);
     to->event_id = id;
-    to->saga_uid = uid;
+    if (!from->handler)
+        to->saga_uid = uid;
     to->namespace_ = kafka_text(from->namespace_);
     to->definition = kafka_text(from->definition);
     to->saga_id = kafka_text(from->saga_id);
+    to->handler = kafka_text(from->handler);
     to->event_time = kafka_time(arena, from->waits_since_ms);
     to->refuse_time = kafka_time(arena, from->refused_at_ms);
     to->refusals = from->refusals;
@@ -104,7 +106,7 @@ static bool read_event_id(const char *text, struct store_event_id *ret)
     uid[UUID_TEXT_SIZE - 1] = '\0';
     const char *at = text + UUID_TEXT_SIZE - 1;
     if (!uuid_parse(uid, &ret->uid) || !read_number(&at, INT64_MAX, &ret->seq) ||
-        !read_number(&at, STORE_EVENT_END, &part) || *at)
+        !read_number(&at, STORE_EVENT_PART_COUNT - 1, &part) || *at)
         return false;
     ret->seq = fence_seq(ret->seq);
     ret->part = (enum store_event_part)part;

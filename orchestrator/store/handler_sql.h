@@ -9,10 +9,14 @@
     " h.breaker_failures, h.breaker_trial_ms, h.breaker_successes, h.trial_at,"                    \
     " h.trial_successes, h.actor, h.reason, h.changed_at"
 
+/* A node's words about a handler count for so long. */
+#define HANDLER_NODE_LIVES "n.seen_at > now() - interval '5 seconds'"
+
 /* The row as it is to be, if nobody was first: $2 is the version that it was made from, 0 where
  * there was none. The times are made here: a hold that goes on keeps its own, a brake as well.
  * $11: -1, trial_at stays; else it is so far away, 0: none. $15: what the change is called; NULL:
- * it is nobody's business. Returns the new version. */
+ * it is nobody's business. Its event leaves where events ever left: no definition asks for it, and
+ * where no relay ever was nobody would take it away. Returns the new version. */
 #define HANDLER_SET_PARAMS                                                                         \
     OID_TEXT, OID_INT8, OID_TEXT, OID_BOOL, OID_INT8, OID_INT8, OID_INT4, OID_INT4, OID_INT8,      \
         OID_INT4, OID_INT8, OID_INT4, OID_TEXT, OID_TEXT, OID_TEXT
@@ -40,12 +44,15 @@
     " e AS (UPDATE handler_hold t SET until_at = now() FROM h WHERE h.braked_at IS NULL" \
     " AND t.handler = h.name AND t.until_at IS NULL)," \
     " v AS (INSERT INTO handler_event (handler, version, kind, at, actor, reason, hold," \
-    " release_rate, rate, cap) SELECT h.name, h.version, $15, now(), h.actor, h.reason, h.hold," \
-    " h.release_rate, h.rate, h.cap FROM h WHERE $15 IS NOT NULL)" \
+    " release_rate, rate, cap, waiting) SELECT h.name, h.version, $15, now(), h.actor, h.reason," \
+    " h.hold, h.release_rate, h.rate, h.cap, (SELECT sum(n.waiting)::bigint FROM handler_node n" \
+    " WHERE n.handler = h.name AND " HANDLER_NODE_LIVES ") FROM h WHERE $15 IS NOT NULL)," \
+    " o AS (INSERT INTO outbox (shard, saga_uid, seq, part, created_at, handler)" \
+    " SELECT get_byte(d.uid, 15), encode(d.uid, 'hex')::uuid, h.version, 3, now(), h.name" \
+    " FROM h CROSS JOIN LATERAL" \
+    " (SELECT substr(sha256(convert_to(h.name, 'UTF8')), 1, 16) AS uid) d" \
+    " WHERE $15 IS NOT NULL AND EXISTS (SELECT FROM outbox_slice l WHERE l.until > '-infinity'))" \
     " SELECT h.version, now() FROM h"
 /* clang-format on */
-
-/* A node's words about a handler count for so long. */
-#define HANDLER_NODE_LIVES "n.seen_at > now() - interval '5 seconds'"
 
 #endif

@@ -38,7 +38,7 @@ void handlers_put_change(struct params *params, const struct handler *handler,
     params_int4(params, handler->trial_successes);
     params_text(params, handler->actor);
     params_text(params, handler->reason);
-    params_text(params, effect->event);
+    params_text(params, handler_event_name(effect->event));
 }
 
 static int64_t number(struct columns *columns, int64_t if_null)

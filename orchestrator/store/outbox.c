@@ -10,6 +10,7 @@ enum {
     CALL_MS = 6000, /* a second longer than a statement may run */
     SLICE_SHARDS = 256 / OUTBOX_SLICES,
     AFTER_ENTRY = 22, /* the column of OUTBOX_PAGE behind the entry */
+    SAGA_COLUMNS_READ = 10,
 };
 
 struct store_outbox {
@@ -110,6 +111,9 @@ void store_event_done(struct store_event *event)
     saga_row_done(&event->saga);
     journal_entry_done(&event->entry);
     mem_free(event->step);
+    mem_free(event->handler.handler);
+    mem_free(event->handler.actor);
+    mem_free(event->handler.reason);
     mem_free(event->fault);
     *event = (struct store_event){ 0 };
 }
@@ -132,9 +136,52 @@ static bool decode_event_saga(struct columns *columns, struct saga_row *ret)
     return true;
 }
 
+static int64_t number(struct columns *columns, bool *ret_present)
+{
+    *ret_present = !columns_is_null(columns);
+    if (*ret_present)
+        return columns_int8(columns);
+    columns->at++;
+    return 0;
+}
+
+static void fault_before(struct columns *columns, const char *what)
+{
+    columns->at--;
+    columns_fault(columns, what);
+    columns->at++;
+}
+
+static int decode_handler(struct columns *columns, struct store_handler_event *ret, struct err *err)
+{
+    bool present;
+    if (columns_is_null(columns))
+        return err_set(err, ERR_INTERNAL, "what became of the handler is not known any more");
+    ret->handler = columns_text(columns);
+    const char *kind = columns_borrow(columns);
+    if (!kind || !handler_event_parse(kind, &ret->kind))
+        fault_before(columns, "holds an unknown word");
+    ret->actor = columns_text(columns);
+    ret->reason = columns_text(columns);
+    const char *hold = columns_borrow(columns);
+    if (hold && !handler_hold_parse(hold, &ret->hold))
+        fault_before(columns, "holds an unknown word");
+    ret->release_rate_milli = number(columns, &present);
+    ret->rate_milli = number(columns, &present);
+    present = !columns_is_null(columns);
+    ret->cap = present ? columns_int4(columns) : 0;
+    columns->at += !present;
+    ret->waiting = number(columns, &ret->has_waiting);
+    return columns->failed ? (int)err->code : 0;
+}
+
 /* What it tells of. ERR_INTERNAL: nothing can be said of it. */
 static int decode_content(struct columns *columns, struct store_event *event, struct err *err)
 {
+    if (event->id.part == STORE_EVENT_HANDLER) {
+        columns->at += SAGA_COLUMNS_READ;
+        return decode_handler(columns, &event->handler, err);
+    }
     if (!decode_event_saga(columns, &event->saga))
         return err_set(err, ERR_INTERNAL, "its saga was purged");
     if (columns->failed || event->id.part != STORE_EVENT_ENTRY)
@@ -164,7 +211,7 @@ static int decode_event(const PGresult *result, int row, struct store_event *ret
     event.due = columns_bool(&columns);
     if (columns.failed)
         return (int)err->code;
-    if (part < STORE_EVENT_START || part > STORE_EVENT_END)
+    if (part < STORE_EVENT_START || part >= STORE_EVENT_PART_COUNT)
         return err_set(err, ERR_INTERNAL, "outbox.part: there is no part %d", part);
     event.id.part = (enum store_event_part)part;
     if (decode_content(&columns, &event, err) != 0) {

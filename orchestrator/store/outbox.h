@@ -7,6 +7,7 @@
 #ifndef STORE_OUTBOX_H
 #define STORE_OUTBOX_H
 
+#include "core/handler.h"
 #include "core/journal.h"
 #include "store/store.h"
 
@@ -42,23 +43,40 @@ MUST_USE int store_outbox_leave(struct store_outbox *outbox, struct err *err);
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-enum store_event_part { STORE_EVENT_START, STORE_EVENT_ENTRY, STORE_EVENT_END };
+enum store_event_part {
+    STORE_EVENT_START,
+    STORE_EVENT_ENTRY,
+    STORE_EVENT_END,
+    STORE_EVENT_HANDLER,
+    STORE_EVENT_PART_COUNT
+};
 
 struct store_event_id {
-    struct uuid uid;
-    int64_t seq;
+    struct uuid uid; /* of the saga; of a HANDLER made of its name */
+    int64_t seq;     /* of the entry; of a HANDLER its version */
     enum store_event_part part;
     int32_t epoch; /* of the database when it was written, as of fences (core/journal.h) */
+};
+struct store_handler_event { /* texts owned; what was done, by whom, and how it left the handler */
+    char *handler, *actor, *reason;
+    enum handler_event kind;
+    enum handler_hold hold;
+    int64_t release_rate_milli, rate_milli; /* 0: none */
+    int32_t cap;                            /* 0: none */
+    bool has_waiting;
+    int64_t waiting;
 };
 struct store_event { /* texts owned */
     struct store_event_id id;
     int64_t time_ms; /* when it happened */
     bool due;        /* false: it was refused, and its back-off is not over */
-    char *fault;     /* why nothing can be said of it (a corrupt row, no saga); NULL: all below */
+    char *fault;     /* why nothing can be said of it (a corrupt row, no saga); NULL: what is of its
+                      * part below */
     struct saga_row saga;       /* who it is: namespace, definition, revision, saga_id, run, labels,
                                  * related, start and, of an END, state */
     struct journal_entry entry; /* of an ENTRY: without its output */
     char *step;                 /* the name of the entry's; NULL: none */
+    struct store_handler_event handler; /* of a HANDLER: all that it has */
 };
 void store_event_done(struct store_event *event);
 
@@ -67,19 +85,19 @@ struct store_outbox_cursor { /* of one slice: how far it was read; zero: from it
     bool passed; /* its end was seen since the last round began */
     struct uuid after;
 };
-/* The first event of each saga in these slices, behind their cursors, at most limit together (at
- * least OUTBOX_SLICES). The cursors go on; that of a slice that is at its end starts again at once,
- * so that a long one holds up no other. *ret_more: the round is not over, for the end of some slice
- * was not seen in it yet. ret has room for limit. */
+/* The first event of each saga and each handler in these slices, behind their cursors, at most
+ * limit together (at least OUTBOX_SLICES). The cursors go on; that of a slice that is at its end
+ * starts again at once, so that a long one holds up no other. *ret_more: the round is not over, for
+ * the end of some slice was not seen in it yet. ret has room for limit. */
 MUST_USE int store_outbox_page(struct store_outbox *outbox, uint16_t slices, size_t limit,
                                struct store_outbox_cursor cursors[OUTBOX_SLICES],
                                struct store_event *ret, size_t *ret_count, bool *ret_more,
                                struct err *err);
-/* The topic has them: the next events of their sagas may go. */
+/* The topic has them: the next events of their sagas and handlers may go. */
 MUST_USE int store_outbox_published(struct store_outbox *outbox, const struct store_event_id *ids,
                                     size_t count, struct err *err);
-/* It cannot be published as it is. It waits (1 s, doubled up to 5 min), and its saga's later events
- * with it. */
+/* It cannot be published as it is. It waits (1 s, doubled up to 5 min), and the later
+ * events of its saga or handler with it. */
 MUST_USE int store_outbox_refused(struct store_outbox *outbox, const struct store_event_id *id,
                                   const char *why, struct err *err);
 

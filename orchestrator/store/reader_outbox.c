@@ -16,6 +16,7 @@ void store_outbox_status_done(struct store_outbox_status *status)
         mem_free(status->refused[i].namespace_);
         mem_free(status->refused[i].definition);
         mem_free(status->refused[i].saga_id);
+        mem_free(status->refused[i].handler);
         mem_free(status->refused[i].error);
     }
     mem_free(status->relays);
@@ -36,6 +37,7 @@ static void take_refused(struct columns *columns, struct store_outbox_refused *r
     ret->refused_at_ms = columns_time_ms(columns);
     ret->refusals = columns_int4(columns);
     ret->error = columns_text(columns);
+    ret->handler = columns_text(columns);
 }
 
 static int read_relays(struct store_reader *reader, struct store_outbox_status *status,

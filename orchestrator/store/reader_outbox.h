@@ -15,7 +15,8 @@ struct store_outbox_relay { /* one that lives */
 };
 struct store_outbox_refused {
     struct store_event_id id;
-    char *namespace_, *definition, *saga_id; /* NULL: its saga is gone */
+    char *namespace_, *definition, *saga_id; /* NULL: its saga is gone, or it is of a handler */
+    char *handler;                           /* NULL: it is of a saga */
     int64_t waits_since_ms;                  /* it happened then */
     int64_t refused_at_ms;                   /* the last time */
     int32_t refusals;
@@ -39,8 +40,9 @@ struct store_outbox_decision {
     bool discard; /* false: it is sent again at once */
     const char *actor, *reason;
 };
-/* Kept in kafka_request, rule "(outbox)". What is discarded is gone, and the saga's later events
- * follow. ERR_NOT_FOUND EVENT_NOT_FOUND; ERR_PRECONDITION EVENT_NOT_REFUSED: it waits for its turn.
+/* Kept in kafka_request, rule "(outbox)". What is discarded is gone, and the later events
+ * of its saga or handler follow. ERR_NOT_FOUND EVENT_NOT_FOUND; ERR_PRECONDITION EVENT_NOT_REFUSED:
+ * it waits for its turn.
  */
 MUST_USE int store_reader_outbox_decide(struct store_reader *reader,
                                         const struct store_outbox_decision *what, struct err *err);

@@ -137,7 +137,7 @@ const struct stmt kafka_stmts[KAFKA_STMT_COUNT] = {
         " WHERE l.until > now() ORDER BY l.node, l.instance LIMIT $1" },
     [KAFKA_OUTBOX_REFUSED] = { "kafka_outbox_refused", 1, { OID_INT8 },
         "SELECT o.saga_uid, o.seq, o.part, s.namespace, s.definition, s.saga_id, o.created_at,"
-        " o.failed_at, o.failures, o.error FROM outbox o LEFT JOIN saga s ON s.shard = o.shard"
+        " o.failed_at, o.failures, o.error, o.handler FROM outbox o LEFT JOIN saga s ON s.shard = o.shard"
         " AND s.saga_uid = o.saga_uid WHERE o.failed_at IS NOT NULL AND o.created_at > '-infinity'"
         " ORDER BY o.created_at LIMIT $1" },
     [KAFKA_OUTBOX_WAITS] = { "kafka_outbox_waits", 0, { 0 },

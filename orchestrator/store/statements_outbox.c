@@ -42,16 +42,16 @@ const struct stmt outbox_stmts[OUTBOX_COUNT] = {
         " FROM s, n, t WHERE s.mine OR s.place <= n.share)"
         " UPDATE outbox_slice o SET instance = CASE WHEN w.keep THEN $1 END,"
         " node = CASE WHEN w.keep THEN $2 END,"
-        " until = CASE WHEN w.keep THEN w.until ELSE '-infinity' END"
+        " until = CASE WHEN w.keep THEN w.until ELSE now() END"
         " FROM w WHERE o.slice = w.slice AND (o.instance = $1"
         " OR o.node = w.heir_of OR o.until <= now())"
         " RETURNING o.slice, w.keep, w.share" },
     [OUTBOX_LEAVE] = { "outbox_leave", 1, { OID_UUID },
         "WITH r AS (DELETE FROM outbox_relay WHERE instance = $1)"
-        " UPDATE outbox_slice SET instance = NULL, node = NULL, until = '-infinity'"
+        " UPDATE outbox_slice SET instance = NULL, node = NULL, until = now()"
         " WHERE instance = $1" },
 
-    /* The first event of each saga in some ranges of shards, each behind (shard, uid), at most $5 of
+    /* The first event of each saga, and of each handler, in some ranges of shards, each behind (shard, uid), at most $5 of
      * each range. */
     [OUTBOX_PAGE] = { "outbox_page", 5,
         { OID_INT2_ARRAY, OID_INT2_ARRAY, OID_INT2_ARRAY, OID_UUID_ARRAY, OID_INT8 },
@@ -60,14 +60,16 @@ const struct stmt outbox_stmts[OUTBOX_COUNT] = {
         " o.failed_at IS NULL OR o.failed_at"
         " + least(power(2, least(o.failures, 20) - 1), 300) * interval '1 second' <= now(),"
         " s.saga_uid, s.namespace, s.definition, s.revision, s.saga_id, s.run, s.labels::text,"
-        " s.related_saga, s.started_at, s.state"
+        " s.related_saga, s.started_at, s.state, h.handler, h.kind, h.actor, h.reason, h.hold,"
+        " h.release_rate, h.rate, h.cap, h.waiting"
         " FROM (SELECT " U(1, low) ", " U(2, high) ", " U(3, shard) ", " U(4, uid) ") AS u"
         " CROSS JOIN LATERAL (SELECT DISTINCT ON (b.shard, b.saga_uid) b.* FROM outbox b"
         " WHERE b.shard >= u.low AND b.shard <= u.high AND (b.shard, b.saga_uid) > (u.shard, u.uid)"
         " ORDER BY b.shard, b.saga_uid, b.part, b.created_at, b.seq LIMIT $5) o"
         " LEFT JOIN saga s ON s.shard = o.shard AND s.saga_uid = o.saga_uid"
         " LEFT JOIN journal j ON j.shard = o.shard AND j.saga_uid = o.saga_uid AND j.seq = o.seq"
-        " AND o.part = 1" },
+        " AND o.part = 1"
+        " LEFT JOIN handler_event h ON h.handler = o.handler AND h.version = o.seq" },
     [OUTBOX_PUBLISHED] = { "outbox_published", 4, { ID_PARAMS },
         "DELETE FROM outbox o USING (SELECT " ID_ROWS ") AS u" ID_WHERE },
     [OUTBOX_REFUSED] = { "outbox_refused", 5, { ID_PARAMS, OID_TEXT },

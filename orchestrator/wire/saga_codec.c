@@ -22,6 +22,16 @@ _Static_assert((int)WAIT_SIGNAL == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_SIGNAL, "
 _Static_assert((int)ENTRY_SUSPECT + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_SUSPECT, "order");
 _Static_assert((int)EFFECT_AT_MOST_ONCE + 1 == (int)SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE, "order");
 
+void rate_from_milli(int64_t milli, Saga__V1__Rate *ret)
+{
+    static const int32_t spans[] = { 1, 60, 3600, 1000 };
+    size_t i = 0;
+    while (milli * spans[i] % 1000)
+        i++; /* the last one always fits */
+    ret->tasks = milli * spans[i] / 1000;
+    ret->seconds = spans[i];
+}
+
 Saga__V1__SagaState saga_state_to_message(enum saga_state state)
 {
     return (Saga__V1__SagaState)((int)state + 1);

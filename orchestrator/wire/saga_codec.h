@@ -20,6 +20,9 @@ MUST_USE int journal_entry_to_message(struct arena *arena, const struct definiti
                                       const struct journal_entry *entry,
                                       Saga__V1__JournalEntry **ret, struct err *err);
 
+/* Thousandths of a task a second, as people would say it. Fills an initialised message. */
+void rate_from_milli(int64_t milli, Saga__V1__Rate *ret);
+
 Saga__V1__SagaState saga_state_to_message(enum saga_state state);
 Saga__V1__OperationKind operation_to_message(enum operation operation);
 /* False for UNSPECIFIED and unknown numbers. */

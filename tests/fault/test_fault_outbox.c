@@ -81,10 +81,40 @@ static void test_o3_a_relay_that_dies_repeats_the_same_events(void **state)
     assert_int_equal(rig_check(&rig), 0);
 }
 
+/* Between the topic's word that it has the HELD and its removal: whoever holds the handler has
+ * their answer, and nothing else is on its way. */
+static void test_a_handlers_event_is_repeated_too_and_never_lost(void **state)
+{
+    (void)state;
+    struct err err;
+    int status;
+    page_arm(page, PAGE_BEFORE_OUTBOX_DELETE, 1);
+    rig_hold(&rig, "act");
+    ASSERT_OK(test_process_wait(rig.sagad, DIE_MS, &status, &err), &err);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    rig.sagad = test_process_free(rig.sagad);
+    proof_fault("outbox: kill -9 before a handler's event is removed", 1);
+    assert_int_equal(
+        rig_count(&rig, RIG_STORE, "SELECT count(*) FROM outbox WHERE handler = 'act'"), 1);
+    rig_server_start(&rig);
+    rig_release(&rig, "act");
+    rig_await(&rig, RIG_STORE, "0", REST_MS, "SELECT count(*) FROM outbox");
+    PGconn *conn = rig_connect(&rig, RIG_STORE);
+    (void)outbox_check_read(kafka, TOPIC, conn);
+    outbox_check_all(conn);
+    assert_int_equal(outbox_check_count(conn, "SELECT count(*) FROM t WHERE part = 3 AND seq = 1"),
+                     2);
+    assert_int_equal(outbox_check_count(conn, "SELECT count(*) FROM t WHERE part = 3 AND seq = 2"),
+                     1);
+    PQfinish(conn);
+    assert_int_equal(rig_check(&rig), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_o3_a_relay_that_dies_repeats_the_same_events),
+        cmocka_unit_test(test_a_handlers_event_is_repeated_too_and_never_lost),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
 }

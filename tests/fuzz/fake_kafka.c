@@ -319,6 +319,7 @@ void store_outbox_status_done(struct store_outbox_status *status)
     }
     for (size_t i = 0; i < status->refused_count; i++) {
         mem_free(status->refused[i].saga_id);
+        mem_free(status->refused[i].handler);
         mem_free(status->refused[i].error);
     }
     mem_free(status->relays);
@@ -334,13 +335,18 @@ int store_reader_outbox(struct store_reader *reader, struct store_outbox_status 
         return refuse(err);
     *ret = (struct store_outbox_status){ .relays = make(1, sizeof *ret->relays),
                                          .relay_count = 1,
-                                         .refused = make(1, sizeof *ret->refused),
-                                         .refused_count = 1 };
+                                         .refused = make(2, sizeof *ret->refused),
+                                         .refused_count = 2 };
     ret->relays[0] = (struct store_outbox_relay){ .node = keep("n"), .problem = keep("no broker") };
     ret->refused[0] = (struct store_outbox_refused){ .id = { .seq = 7, .part = STORE_EVENT_ENTRY },
                                                      .saga_id = keep("s"),
                                                      .waits_since_ms = TIME_MS,
                                                      .error = keep("too large") };
+    ret->refused[1] =
+        (struct store_outbox_refused){ .id = { .seq = 3, .part = STORE_EVENT_HANDLER },
+                                       .handler = keep("h"),
+                                       .waits_since_ms = TIME_MS,
+                                       .error = keep("no") };
     return 0;
 }
 

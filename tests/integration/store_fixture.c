@@ -136,6 +136,16 @@ void fixture_run(struct store *store, struct store_op *batch)
     fixture_pump(store);
 }
 
+void fixture_handler(struct store *store, struct handler *handler,
+                     const struct handler_change *change)
+{
+    struct store_op op = { .kind = STORE_HANDLER, .handler = handler };
+    assert_true(handler_apply(handler, change, &op.effect));
+    fixture_run(store, &op);
+    assert_int_equal(op.result, STORE_OK);
+    handler->version++;
+}
+
 static void op_ready(struct copy *copy, enum store_op_kind kind)
 {
     copy->op =

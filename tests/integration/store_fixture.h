@@ -33,6 +33,10 @@ void fixture_wait_ready(struct store *store, uint64_t before);
 void fixture_pump(struct store *store);
 void fixture_run(struct store *store, struct store_op *batch);
 
+/* Changes the handler, as the engine does, and expects that it is changed. */
+void fixture_handler(struct store *store, struct handler *handler,
+                     const struct handler_change *change);
+
 struct copy { /* a saga, its last transition, and the operation that writes it */
     struct saga *saga;
     struct transition transition;

@@ -12,6 +12,7 @@
 #include <saga/v1/event.pb-c.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #define TOPIC "events"
 enum { LIMIT_MS = 60000 };
@@ -90,6 +91,30 @@ static void put(int number, Saga__V1__SagaEvent__Kind kind, Saga__V1__SagaState 
     ASSERT_OK(test_kafka_produce(kafka, TOPIC, &record, 1, &err), &err);
 }
 
+static void put_held(const char *handler, int version)
+{
+    struct err err;
+    char id[64];
+    uint8_t value[256];
+    Saga__V1__SagaEvent event = SAGA__V1__SAGA_EVENT__INIT;
+    Saga__V1__HandlerEvent held = SAGA__V1__HANDLER_EVENT__INIT;
+    (void)snprintf(id, sizeof id, "01a22e68-0000-4000-8000-000000000000/%d/3", version);
+    event.id = id;
+    event.kind = SAGA__V1__SAGA_EVENT__KIND__KIND_HANDLER;
+    event.handler = &held;
+    held.handler = (char *)(uintptr_t)handler; /* packing only reads */
+    held.version = version;
+    held.change = SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_HELD;
+    assert_true(saga__v1__saga_event__get_packed_size(&event) <= sizeof value);
+    const struct test_kafka_record record = {
+        .key = handler,
+        .key_size = strlen(handler),
+        .value = value,
+        .value_size = saga__v1__saga_event__pack(&event, value),
+    };
+    ASSERT_OK(test_kafka_produce(kafka, TOPIC, &record, 1, &err), &err);
+}
+
 static struct test_process *consumer(const char *group)
 {
     struct err err;
@@ -137,21 +162,27 @@ static void test_an_event_has_one_effect_however_often_it_comes(void **state)
         for (int i = 0; i < 4; i++)
             put(i, ended, SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED);
         put(9, SAGA__V1__SAGA_EVENT__KIND__KIND_STARTED, SAGA__V1__SAGA_STATE__SAGA_STATE_RUNNING);
+        put(10, (Saga__V1__SagaEvent__Kind)99, SAGA__V1__SAGA_STATE__SAGA_STATE_UNSPECIFIED);
+        put_held("risk", 1);
+        put_held("risk", 3);
         ASSERT_OK(test_kafka_put(kafka, TOPIC, again, "k", "\xff no event", &err), &err);
     }
     struct test_process *first = consumer("reports");
-    await_handled(5);
+    await_handled(8);
     expect_ended(4, 0);
     test_process_kill(first); /* perhaps with a record that was handled and not committed */
     first = test_process_free(first);
     put(20, ended, SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED);
     struct test_process *second = consumer("from-the-start");
-    await_handled(6);
+    await_handled(9);
     put(21, ended, SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED);
-    await_handled(7); /* behind all that is read again in its partition */
+    await_handled(10); /* behind all that is read again in its partition */
     put(22, ended, SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED);
-    await_handled(8);
+    await_handled(11);
     expect_ended(4, 3);
+    assert_int_equal(count("SELECT times FROM handler_changed WHERE handler = 'risk'"
+                           " AND change = 'CHANGE_HELD'"),
+                     2);
     ASSERT_OK(test_process_wait_output(second, "is no event: passed over", LIMIT_MS, NULL, 0, &err),
               &err);
     ASSERT_OK(test_process_signal(second, SIGTERM, &err), &err);

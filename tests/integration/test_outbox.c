@@ -52,7 +52,8 @@ static int each_setup(void **state)
 {
     (void)state;
     struct err err;
-    fixture_exec(watch, "TRUNCATE outbox, journal, saga, saga_key, outbox_relay;"
+    fixture_exec(watch, "TRUNCATE outbox, journal, saga, saga_key, outbox_relay, handler,"
+                        " handler_event, handler_hold;"
                         "UPDATE outbox_slice SET instance = NULL, until = '-infinity'");
     SETUP_OK(test_kafka_mock_start(1, &kafka, &err), &err);
     SETUP_OK(test_kafka_topic_create(kafka, TOPIC, 4, NULL, &err), &err);
@@ -269,6 +270,67 @@ static void test_an_event_says_who_and_what(void **state)
     assert_int_equal(counters(outbox).published, 6);
     relay_stop(outbox, 5000);
     expect_published();
+}
+
+static void on_handler(void *ctx, const struct test_kafka_record *record)
+{
+    static const Saga__V1__HandlerEvent__Change changes[] = {
+        SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_HELD,
+        SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_RELEASED,
+        SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_DRAINED,
+    };
+    int *seen = ctx;
+    Saga__V1__SagaEvent *event =
+        saga__v1__saga_event__unpack(NULL, record->value_size, record->value);
+    assert_non_null(event);
+    assert_non_null(event->handler);
+    assert_string_equal(outbox_check_header(record, "ce_subject"), event->handler->handler);
+    assert_string_equal(outbox_check_header(record, "ce_source"), "/sagad");
+    if (strcmp(event->handler->handler, "bank") == 0) {
+        assert_true(*seen < (int)ARRAY_LEN(changes));
+        assert_int_equal(event->handler->change, changes[*seen]);
+        assert_int_equal(event->handler->version, ++*seen);
+        assert_string_equal(event->handler->actor, "anna");
+    }
+    saga__v1__saga_event__free_unpacked(event, NULL);
+}
+
+static bool there_was_a_relay(void *ctx)
+{
+    (void)ctx;
+    return fixture_count(watch, "SELECT count(*) FROM outbox_slice WHERE until > '-infinity'") > 0;
+}
+
+static void test_what_becomes_of_handlers_is_published_in_its_order(void **state)
+{
+    (void)state;
+    enum { OTHERS = 40 };
+    static const enum handler_change_kind kinds[] = { HANDLER_HOLD, HANDLER_RELEASE,
+                                                      HANDLER_DRAINED };
+    struct err err;
+    struct outbox *outbox = relay();
+    struct handler handler;
+    int seen = 0;
+    assert_true(wait_until(there_was_a_relay, NULL, LIMIT_MS));
+    for (int i = 0; i <= OTHERS; i++) {
+        char name[16] = "bank";
+        if (i)
+            (void)snprintf(name, sizeof name, "h%d", i);
+        handler_init(&handler, name);
+        for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+            const struct handler_change change = {
+                .kind = kinds[k], .actor = "anna", .reason = "why", .rate_milli = 10000
+            };
+            fixture_handler(store, &handler, &change);
+        }
+    }
+    await_empty();
+    assert_int_equal(counters(outbox).published, (OTHERS + 1) * ARRAY_LEN(kinds));
+    relay_stop(outbox, 5000);
+    ASSERT_OK(test_kafka_read(kafka, TOPIC, on_handler, &seen, &err), &err);
+    assert_int_equal(seen, ARRAY_LEN(kinds));
+    expect_published();
+    assert_int_equal(outbox_check_repeated(watch), 0);
 }
 
 static void test_what_is_committed_is_published_once(void **state)
@@ -553,6 +615,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, each_setup, each_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_an_event_says_who_and_what),
+        TEST(test_what_becomes_of_handlers_is_published_in_its_order),
         TEST(test_what_is_committed_is_published_once),
         TEST(test_o1_commits_that_come_late_are_not_passed_over),
         TEST(test_a_broker_that_is_away_delays_and_loses_nothing),

@@ -307,6 +307,14 @@ static void test_an_event_that_is_refused_is_published_again_or_discarded(void *
     assert_string_equal(json_string_value(json_object_get(json_array_get(refused, 0), "eventId")),
                         id);
     json_decref(status);
+    rig_exec(&rig, RIG_STORE,
+             "INSERT INTO outbox (shard, saga_uid, seq, part, created_at, failed_at, failures,"
+             " error, handler) VALUES (0, '01890000-0000-7000-8000-000000000000', 7, 3, now(),"
+             " now(), 1, 'no', 'risk')");
+    SAGACTL(0, WORDS("01890000-0000-7000-8000-000000000000/7/3", "handler risk"), "kafka",
+            "status");
+    SAGACTL(0, WORDS("discarded"), "outbox", "discard", "01890000-0000-7000-8000-000000000000/7/3",
+            "--reason", "nobody wants it");
 
     SAGACTL(2, WORDS("outbox publish needs --reason"), "outbox", "publish", id);
     SAGACTL(1, WORDS("event_id: is required"), "outbox", "publish", "x/0/0", "--reason", "x");

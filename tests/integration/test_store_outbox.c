@@ -1,7 +1,7 @@
-/* Goal: what a relay is given is the first event of each saga in its slices, all of them in turn,
- * and nothing of others' slices; what is published goes, what is refused waits and holds up its
- * own saga alone; relays share the slices, and a dead one's are taken over. Method: store/outbox.h
- * on PostgreSQL, on rows that the store wrote and on many made ones. */
+/* Goal: what a relay is given is the first event of each saga and handler in its slices, all of
+ * them in turn, and nothing of others' slices; what is published goes, what is refused waits and
+ * holds up its own saga or handler alone; relays share the slices, and a dead one's are taken over.
+ * Method: store/outbox.h on PostgreSQL, on rows that the store wrote and on many made ones. */
 #include "store_fixture.h"
 
 #include "support/wait.h"
@@ -43,7 +43,8 @@ static int group_teardown(void **state)
 static int each_setup(void **state)
 {
     (void)state;
-    fixture_exec(watch, "TRUNCATE outbox, journal, saga, saga_key, outbox_relay;"
+    fixture_exec(watch, "TRUNCATE outbox, journal, saga, saga_key, outbox_relay, handler,"
+                        " handler_event, handler_hold, handler_node;"
                         "UPDATE outbox_slice SET instance = NULL, until = '-infinity'");
     return 0;
 }
@@ -432,6 +433,139 @@ static void test_what_nothing_can_be_said_of_has_a_fault(void **state)
     (void)store_outbox_free(outbox); /* always NULL */
 }
 
+/* --- handlers --------------------------------------------------------------------------------- */
+
+static void change(struct handler *handler, enum handler_change_kind kind, int64_t rate_milli)
+{
+    const struct handler_change what = {
+        .kind = kind, .actor = "anna", .reason = "why", .rate_milli = rate_milli, .cap = 7
+    };
+    fixture_handler(store, handler, &what);
+}
+
+/* One handler alone: what is told of it next, and is published then. */
+static struct store_handler_event next_of_handler(struct store_outbox *outbox, int64_t version,
+                                                  enum handler_event kind, enum handler_hold hold)
+{
+    struct err err;
+    struct page page = { 0 };
+    page_read(outbox, ALL, &page);
+    assert_int_equal(page.count, 1);
+    const struct store_event *event = &page.events[0];
+    assert_null(event->fault);
+    assert_true(event->due);
+    assert_int_equal(event->id.part, STORE_EVENT_HANDLER);
+    assert_int_equal(event->id.seq, version);
+    assert_int_equal(event->handler.kind, kind);
+    assert_int_equal(event->handler.hold, hold);
+    assert_string_equal(event->handler.handler, "b\xc3\xa4nk\\");
+    assert_null(event->saga.saga_id);
+    struct store_handler_event ret = event->handler; /* texts gone with the page */
+    ASSERT_OK(store_outbox_published(outbox, &event->id, 1, &err), &err);
+    page_done(&page);
+    ret.handler = ret.actor = ret.reason = NULL;
+    return ret;
+}
+
+/* Nothing is told where no relay ever was; what nobody is told of, such as a trial, never. */
+static void test_events_of_a_handler_come_in_their_order(void **state)
+{
+    (void)state;
+    struct err err;
+    struct handler handler;
+    struct store_outbox *outbox = relay(1);
+    handler_init(&handler, "b\xc3\xa4nk\\");
+    change(&handler, HANDLER_HOLD, 0);
+    assert_int_equal(fixture_count(watch, "SELECT count(*) FROM outbox"), 0);
+    assert_int_equal(claim(outbox, TTL_MS, 0), ALL);
+    ASSERT_OK(store_outbox_leave(outbox, &err), &err); /* it is to come again */
+    change(&handler, HANDLER_RELEASE, 0);
+    fixture_exec(watch, "INSERT INTO handler_node SELECT 'b\xc3\xa4nk\\', 'n' || i, i, 0, true,"
+                        " NULL, now() - CASE WHEN i > 2 THEN interval '1 h' ELSE '0' END"
+                        " FROM generate_series(1, 3) i");
+    change(&handler, HANDLER_TRIP, 0);
+    handler.trial_at_ms = 0;
+    change(&handler, HANDLER_TRIAL, 0);
+    change(&handler, HANDLER_RELEASE, 600500);
+    change(&handler, HANDLER_DRAINED, 0);
+    change(&handler, HANDLER_LIMIT, 5000);
+    assert_int_equal(fixture_count(watch,
+                                   "SELECT count(*) FROM outbox WHERE part = 3 AND"
+                                   " shard = ('x' || right(saga_uid::text, 2))::bit(8)::int"),
+                     5);
+    assert_false(next_of_handler(outbox, 2, HANDLER_EVENT_RELEASED, HOLD_NONE).has_waiting);
+    struct store_handler_event event = next_of_handler(outbox, 3, HANDLER_EVENT_HELD, HOLD_BREAKER);
+    assert_true(event.has_waiting);
+    assert_int_equal(event.waiting, 1 + 2);
+    event = next_of_handler(outbox, 5, HANDLER_EVENT_RELEASED, HOLD_NONE);
+    assert_int_equal(event.release_rate_milli, 600500);
+    event = next_of_handler(outbox, 6, HANDLER_EVENT_DRAINED, HOLD_NONE);
+    assert_int_equal(event.release_rate_milli, 0);
+    event = next_of_handler(outbox, 7, HANDLER_EVENT_LIMITED, HOLD_NONE);
+    assert_int_equal(event.rate_milli, 5000);
+    assert_int_equal(event.cap, 7);
+    assert_int_equal(fixture_count(watch, "SELECT count(*) FROM outbox"), 0);
+    assert_int_equal(fixture_count(watch, "SELECT count(*) FROM handler_event"), 6);
+    (void)store_outbox_free(outbox); /* always NULL */
+}
+
+/* Whoever was not first has changed nothing, and has nothing to tell. */
+static void test_a_change_that_lost_is_not_told(void **state)
+{
+    (void)state;
+    struct store_outbox *outbox = relay(1);
+    struct handler handler;
+    const struct handler_change hold = { .kind = HANDLER_HOLD };
+    assert_int_equal(claim(outbox, TTL_MS, 0), ALL);
+    handler_init(&handler, "bank");
+    change(&handler, HANDLER_HOLD, 0);
+    handler.version = 0;
+    struct store_op op = { .kind = STORE_HANDLER, .handler = &handler };
+    assert_true(handler_apply(&handler, &hold, &op.effect));
+    fixture_run(store, &op);
+    assert_int_equal(op.result, STORE_LOST);
+    assert_int_equal(fixture_count(watch, "SELECT count(*) FROM outbox"), 1);
+    (void)store_outbox_free(outbox); /* always NULL */
+}
+
+static void test_a_handler_holds_up_nobody_else(void **state)
+{
+    (void)state;
+    static struct page page;
+    static const char *const names[] = { "a", "b" };
+    struct err err;
+    struct store_outbox *outbox = relay(1);
+    assert_int_equal(claim(outbox, TTL_MS, 0), ALL);
+    write_one("one");
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct handler handler;
+        handler_init(&handler, names[i]);
+        change(&handler, HANDLER_HOLD, 0);
+        change(&handler, HANDLER_RELEASE, 0);
+    }
+    fixture_exec(watch, "DELETE FROM handler_event WHERE handler = 'b'");
+    page_read(outbox, ALL, &page);
+    assert_int_equal(page.count, 3);
+    for (size_t i = 0; i < page.count; i++) {
+        const struct store_event *event = &page.events[i];
+        if (event->id.part == STORE_EVENT_HANDLER && event->fault) {
+            assert_non_null(strstr(event->fault, "is not known any more"));
+            for (int n = 0; n < 6; n++)
+                ASSERT_OK(store_outbox_refused(outbox, &event->id, event->fault, &err), &err);
+        } else {
+            ASSERT_OK(store_outbox_published(outbox, &event->id, 1, &err), &err);
+        }
+    }
+    page_read(outbox, ALL, &page);
+    assert_int_equal(page.count, 3);
+    for (size_t i = 0; i < page.count; i++)
+        assert_int_equal(page.events[i].due, !page.events[i].fault);
+    assert_int_equal(fixture_count(watch, "SELECT count(*) FROM outbox WHERE handler = 'b'"), 2);
+    assert_int_equal(fixture_count(watch, "SELECT count(*) FROM outbox WHERE handler = 'a'"), 1);
+    page_done(&page);
+    (void)store_outbox_free(outbox); /* always NULL */
+}
+
 /* --- the session ------------------------------------------------------------------------------ */
 
 static void test_a_lost_connection_is_opened_anew(void **state)
@@ -539,6 +673,9 @@ int main(void)
         cmocka_unit_test_setup(test_what_is_refused_waits_and_holds_up_its_own_saga_alone,
                                each_setup),
         cmocka_unit_test_setup(test_what_nothing_can_be_said_of_has_a_fault, each_setup),
+        cmocka_unit_test_setup(test_events_of_a_handler_come_in_their_order, each_setup),
+        cmocka_unit_test_setup(test_a_change_that_lost_is_not_told, each_setup),
+        cmocka_unit_test_setup(test_a_handler_holds_up_nobody_else, each_setup),
         cmocka_unit_test_setup(test_a_lost_connection_is_opened_anew, each_setup),
         cmocka_unit_test_setup(test_a_call_that_waits_for_a_lock_ends, each_setup),
         cmocka_unit_test_setup(test_what_is_told_anew_after_a_restore_is_another_event, each_setup),

@@ -1,4 +1,5 @@
-/* Goal: over a real broker, what sagas did is on the topic, in each saga's order, whatever dies.
+/* Goal: over a real broker, what sagas did, and what was done to handlers, is on the topic, in the
+ * order of each, whatever dies.
  * Method: two sagads with workers under load, events to a topic of eight partitions; the broker is
  * killed with -9 and started again, a sagad is killed, the topic takes small batches alone; each
  * time the topic beside the journal. Then records that are too large, and a person's word. */
@@ -136,6 +137,76 @@ static void test_a_sagad_ends_in_time_beside_a_broker_that_stands_still(void **s
     expect_published();
 }
 
+/* --- handlers --------------------------------------------------------------------------------- */
+
+static int64_t told_of_handlers(const char *kind)
+{
+    return rig_count(&nodes.at[0], RIG_STORE,
+                     "SELECT count(*) FROM handler_event WHERE kind = '%s'", kind);
+}
+
+/* By people at either node, over a kill -9 of one of them and of the broker. */
+static void test_what_becomes_of_handlers_is_told(void **state)
+{
+    (void)state;
+    KAFKA_OR_SKIP(kafka);
+    enum { ROUNDS = 10 };
+    struct err err;
+    for (int i = 0; i < ROUNDS; i++) {
+        rig_hold(&nodes.at[i % 2], "act");
+        rig_hold(&nodes.at[0], "undo");
+        if (i == 3) {
+            rig_server_kill(&nodes.at[1]);
+            proof_fault("outbox: kill -9 of one of two sagads", 1);
+        } else if (i == 6) {
+            test_kafka_kill(kafka);
+            proof_fault("outbox: kill -9 of the broker", 1);
+        }
+        rig_release(&nodes.at[0], "act");
+        rig_release(&nodes.at[0], "undo");
+        if (i == 3)
+            rig_server_start(&nodes.at[1]);
+        else if (i == 6)
+            ASSERT_OK(test_kafka_restart(kafka, &err), &err);
+    }
+    assert_int_equal(told_of_handlers("HELD"), 2 * ROUNDS);
+    assert_int_equal(told_of_handlers("RELEASED"), 2 * ROUNDS);
+    expect_published();
+}
+
+static void test_a_breaker_that_holds_by_itself_is_told(void **state)
+{
+    (void)state;
+    KAFKA_OR_SKIP(kafka);
+    struct rig *rig = &nodes.at[0];
+    char reason[RIG_REASON_SIZE];
+    Google__Protobuf__Duration second = GOOGLE__PROTOBUF__DURATION__INIT;
+    Saga__V1__Breaker breaker = SAGA__V1__BREAKER__INIT;
+    Saga__V1__SetHandlerLimitsRequest request = SAGA__V1__SET_HANDLER_LIMITS_REQUEST__INIT;
+    int64_t held = told_of_handlers("HELD"), released = told_of_handlers("RELEASED");
+    second.seconds = 1;
+    breaker.failures = 3;
+    breaker.successes = 1;
+    breaker.trial_interval = &second;
+    request.handler = rig_borrow("frail");
+    request.breaker = &breaker;
+    protobuf_c_message_free_unpacked(rig_call(rig, "OperatorService/SetHandlerLimits",
+                                              &request.base, &saga__v1__handler__descriptor, NULL),
+                                     NULL);
+    rig_define(rig, "frail", "publish=TRANSITIONS",
+               "a: IDEMPOTENT handler=frail initial=0.05s cap=0.1s | none");
+    (void)rig_worker(rig, "frail", "frail:4"); /* the rig owns it */
+    rig_start(rig, "frail", "bad", "a A * retry code=DOWN");
+    rig_await(rig, RIG_STORE, "BREAKER", REST_MS, "SELECT hold FROM handler WHERE name = 'frail'");
+    (void)rig_cancel(rig, "frail", "bad", reason);
+    rig_start(rig, "frail", "good", "");
+    rig_await_state(rig, "frail", "good", "SUCCEEDED", REST_MS);
+    rig_await(rig, RIG_STORE, "", REST_MS, "SELECT hold FROM handler WHERE name = 'frail'");
+    assert_int_equal(told_of_handlers("HELD"), held + 1);
+    assert_int_equal(told_of_handlers("RELEASED"), released + 1);
+    expect_published();
+}
+
 /* --- what the topic refuses ---------------------------------------------------------------------
  */
 
@@ -198,6 +269,8 @@ int main(void)
         cmocka_unit_test(test_o3_a_sagad_that_is_killed_leaves_its_events_to_the_other),
         cmocka_unit_test(test_a_topic_that_takes_small_batches_alone_gets_all),
         cmocka_unit_test(test_a_sagad_ends_in_time_beside_a_broker_that_stands_still),
+        cmocka_unit_test(test_what_becomes_of_handlers_is_told),
+        cmocka_unit_test(test_a_breaker_that_holds_by_itself_is_told),
         cmocka_unit_test(test_what_is_refused_is_discarded_or_published_again),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);

@@ -39,7 +39,8 @@ static bool set(struct world *world, struct db_handler *handler, const struct ha
     if (!braked && before.braked_at_ms)
         handler->times[handler->time_count - 1].until_ms = now_ms;
     if (effect->event)
-        world_trace(world, "database", "handler %s: %s %s", row->name, effect->event,
+        world_trace(world, "database", "handler %s: %s %s", row->name,
+                    handler_event_name(effect->event),
                     row->hold ? handler_hold_name(row->hold) : "");
     return true;
 }

@@ -36,12 +36,16 @@ static void on_record(void *ctx, const struct test_kafka_record *record)
         saga__v1__saga_event__unpack(NULL, record->value_size, record->value);
     assert_non_null(event);
     assert_string_equal(event->id, outbox_check_header(record, "ce_id"));
-    assert_int_equal(record->key_size, strlen(event->saga_id));
-    assert_memory_equal(record->key, event->saga_id, record->key_size);
-    assert_int_equal(strncmp(event->id, event->uid, UUID_TEXT_SIZE - 1), 0);
+    const char *key = event->handler ? event->handler->handler : event->saga_id;
+    assert_int_equal(event->handler != NULL,
+                     event->kind == SAGA__V1__SAGA_EVENT__KIND__KIND_HANDLER);
+    assert_int_equal(record->key_size, strlen(key));
+    assert_memory_equal(record->key, key, record->key_size);
+    if (!event->handler)
+        assert_int_equal(strncmp(event->id, event->uid, UUID_TEXT_SIZE - 1), 0);
     assert_int_equal(sscanf(event->id + UUID_TEXT_SIZE - 1, "/%lld/%lld", &seq, &part), 2);
-    buf_printf(&reading->sql, "INSERT INTO t VALUES ('%s', %lld, %lld, %lld, %d, %d, decode('",
-               event->uid, seq, part, (long long)record->offset, record->partition,
+    buf_printf(&reading->sql, "INSERT INTO t VALUES ('%.36s', %lld, %lld, %lld, %d, %d, decode('",
+               event->id, seq, part, (long long)record->offset, record->partition,
                (int)event->kind);
     for (size_t i = 0; i < record->value_size; i++)
         buf_printf(&reading->sql, "%02x", ((const uint8_t *)record->value)[i]);
@@ -90,7 +94,9 @@ void outbox_check_all(PGconn *conn)
     "(SELECT saga_uid AS uid, 0::bigint AS seq, 0 AS part FROM saga UNION ALL"                     \
     " SELECT saga_uid, seq, 1 FROM journal WHERE finished_at IS NOT NULL UNION ALL"                \
     " SELECT saga_uid, (SELECT max(j.seq) FROM journal j WHERE j.shard = s.shard"                  \
-    " AND j.saga_uid = s.saga_uid), 2 FROM saga s WHERE ended_at IS NOT NULL) f"
+    " AND j.saga_uid = s.saga_uid), 2 FROM saga s WHERE ended_at IS NOT NULL UNION ALL"            \
+    " SELECT encode(substr(sha256(convert_to(handler, 'UTF8')), 1, 16), 'hex')::uuid, version, 3"  \
+    " FROM handler_event) f"
 #define FIRSTS "(SELECT uid, seq, part, min(at) AS at FROM t GROUP BY uid, seq, part) p"
     expect_none(conn, "events that were committed and not published",
                 "SELECT count(*) FROM " FACTS " LEFT JOIN " FIRSTS
@@ -99,12 +105,14 @@ void outbox_check_all(PGconn *conn)
                 "SELECT count(*) FROM " FIRSTS " LEFT JOIN " FACTS
                 " USING (uid, seq, part) WHERE f.uid IS NULL");
     expect_none(conn, "events out of order",
-                "SELECT count(*) FROM (SELECT p.part, lag(p.part) OVER w AS before, j.finished_at,"
-                " lag(j.finished_at) OVER w AS earlier FROM " FIRSTS
+                "SELECT count(*) FROM (SELECT p.part, lag(p.part) OVER w AS before, p.seq,"
+                " lag(p.seq) OVER w AS seq_before, j.finished_at, lag(j.finished_at) OVER w AS "
+                "earlier FROM " FIRSTS
                 " LEFT JOIN journal j ON j.saga_uid = p.uid AND j.seq = p.seq AND p.part = 1"
                 " WINDOW w AS (PARTITION BY p.uid ORDER BY p.at)) o"
-                " WHERE part < before OR (part = before AND finished_at < earlier)");
-    expect_none(conn, "sagas in several partitions",
+                " WHERE part < before OR (part = before AND finished_at < earlier)"
+                " OR (part = 3 AND seq < seq_before)");
+    expect_none(conn, "sagas or handlers in several partitions",
                 "SELECT count(*) FROM (SELECT uid FROM t GROUP BY uid"
                 " HAVING count(DISTINCT partition) > 1) m");
     expect_none(conn, "events that came again and were others",

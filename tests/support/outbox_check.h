@@ -1,5 +1,6 @@
-/* What is on the outbox's topic beside what is in the journal. Fails the running test with what is
- * wrong. For definitions that publish TRANSITIONS. thread: the test thread only. */
+/* What is on the outbox's topic beside what is in the journal, and what became of handlers. Fails
+ * the running test with what is wrong. For definitions that publish TRANSITIONS, and handlers that
+ * are changed while there is a relay. thread: the test thread only. */
 #ifndef SUPPORT_OUTBOX_CHECK_H
 #define SUPPORT_OUTBOX_CHECK_H
 
@@ -12,8 +13,8 @@
  * key, id, value belong together. Returns how many there are. */
 int64_t outbox_check_read(struct test_kafka *kafka, const char *topic, PGconn *conn);
 /* Published is what was committed, no more and no less; in each saga the start comes first, the end
- * last, the rest in the order in which it happened, all in one partition; what comes again is the
- * same. */
+ * last, the rest in the order in which it happened, all in one partition, as are a handler's; what
+ * comes again is the same. */
 void outbox_check_all(PGconn *conn);
 /* Records that came before already. */
 int64_t outbox_check_repeated(PGconn *conn);

@@ -129,6 +129,9 @@ int rig_cancel(struct rig *rig, const char *definition, const char *saga_id,
                char ret_reason[RIG_REASON_SIZE]);
 int rig_retry(struct rig *rig, const char *definition, const char *saga_id, const char *step,
               char ret_reason[RIG_REASON_SIZE]);
+/* About a handler. */
+void rig_hold(struct rig *rig, const char *handler);
+void rig_release(struct rig *rig, const char *handler);
 /* ret_reason "duplicate": it was taken before. */
 int rig_signal(struct rig *rig, const char *definition, const char *saga_id, const char *signal,
                const char *signal_id, const char *payload, char ret_reason[RIG_REASON_SIZE]);

@@ -335,6 +335,28 @@ int rig_cancel(struct rig *rig, const char *definition, const char *saga_id,
     return verb(rig, "SagaService/CancelSaga", &request.base, ret_reason);
 }
 
+void rig_hold(struct rig *rig, const char *handler)
+{
+    Saga__V1__HoldHandlerRequest request = SAGA__V1__HOLD_HANDLER_REQUEST__INIT;
+    request.handler = rig_borrow(handler);
+    request.actor = rig_borrow("tester");
+    request.reason = rig_borrow("a test");
+    protobuf_c_message_free_unpacked(rig_call(rig, "OperatorService/HoldHandler", &request.base,
+                                              &saga__v1__handler__descriptor, NULL),
+                                     NULL);
+}
+
+void rig_release(struct rig *rig, const char *handler)
+{
+    Saga__V1__ReleaseHandlerRequest request = SAGA__V1__RELEASE_HANDLER_REQUEST__INIT;
+    request.handler = rig_borrow(handler);
+    request.actor = rig_borrow("tester");
+    request.reason = rig_borrow("a test");
+    protobuf_c_message_free_unpacked(rig_call(rig, "OperatorService/ReleaseHandler", &request.base,
+                                              &saga__v1__handler__descriptor, NULL),
+                                     NULL);
+}
+
 int rig_retry(struct rig *rig, const char *definition, const char *saga_id, const char *step,
               char ret_reason[RIG_REASON_SIZE])
 {

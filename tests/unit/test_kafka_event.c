@@ -174,6 +174,79 @@ static void test_another_epoch_is_another_event(void **state)
     saga__v1__saga_event__free_unpacked(said, NULL);
 }
 
+/* What nobody said is not there; the saga's fields are not, whatever stands in them. */
+static void test_what_became_of_a_handler(void **state)
+{
+    (void)state;
+    static char handler[] = "pay.v1/risk", actor[] = "anna", reason[] = "the bank asked";
+    static const struct {
+        enum handler_event kind;
+        const char *type;
+        Saga__V1__HandlerEvent__Change said;
+    } changes[] = {
+        { HANDLER_EVENT_HELD, "saga.v1.handler_held",
+          SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_HELD },
+        { HANDLER_EVENT_RELEASED, "saga.v1.handler_released",
+          SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_RELEASED },
+        { HANDLER_EVENT_LIMITED, "saga.v1.handler_limited",
+          SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_LIMITED },
+        { HANDLER_EVENT_DRAINED, "saga.v1.handler_drained",
+          SAGA__V1__HANDLER_EVENT__CHANGE__CHANGE_DRAINED },
+    };
+    assert_int_equal(ARRAY_LEN(changes), HANDLER_EVENT_COUNT - 1);
+    for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+        struct err err;
+        struct producer_record record;
+        CLEANUP(arena_done_p) struct arena arena = { 0 };
+        bool first = i == 0;
+        struct store_event event = {
+            .id = { { { 1, 2, [15] = 0xab } }, 12, STORE_EVENT_HANDLER, 0 },
+            .time_ms = 1790000000123,
+            .handler = { .handler = handler,
+                         .actor = actor,
+                         .reason = reason,
+                         .kind = changes[i].kind,
+                         .hold = first ? HOLD_BREAKER : HOLD_NONE,
+                         .release_rate_milli = first ? 0 : 2500,
+                         .has_waiting = first,
+                         .waiting = 0 },
+        };
+        ASSERT_OK(event_record(&arena, &event, &record, &err), &err);
+        assert_string_equal(header(&record, "ce_id"), "01020000-0000-0000-0000-0000000000ab/12/3");
+        assert_string_equal(header(&record, "ce_type"), changes[i].type);
+        assert_string_equal(header(&record, "ce_source"), "/sagad");
+        assert_string_equal(header(&record, "ce_subject"), handler);
+        assert_string_equal(header(&record, "ce_time"), "2026-09-21T14:13:20.123Z");
+        assert_int_equal(record.key.size, strlen(handler));
+        assert_memory_equal(record.key.data, handler, record.key.size);
+        Saga__V1__SagaEvent *said =
+            saga__v1__saga_event__unpack(NULL, record.value.size, record.value.data);
+        assert_non_null(said);
+        assert_string_equal(said->id, header(&record, "ce_id"));
+        assert_int_equal(said->kind, SAGA__V1__SAGA_EVENT__KIND__KIND_HANDLER);
+        assert_int_equal(said->time->seconds, 1790000000);
+        assert_string_equal(said->uid, "");
+        assert_string_equal(said->saga_id, "");
+        assert_null(said->entry);
+        const Saga__V1__HandlerEvent *about = said->handler;
+        assert_string_equal(about->handler, handler);
+        assert_int_equal(about->version, 12);
+        assert_int_equal(about->change, changes[i].said);
+        assert_int_equal(about->hold, first ? SAGA__V1__HANDLER__HOLD__HOLD_BREAKER
+                                            : SAGA__V1__HANDLER__HOLD__HOLD_UNSPECIFIED);
+        assert_string_equal(about->actor, "anna");
+        assert_string_equal(about->reason, "the bank asked");
+        assert_int_equal(about->_waiting_case == SAGA__V1__HANDLER_EVENT___WAITING_WAITING, first);
+        assert_null(about->rate);
+        assert_int_equal(about->release_rate != NULL, !first);
+        if (!first) {
+            assert_int_equal(about->release_rate->tasks, 150);
+            assert_int_equal(about->release_rate->seconds, 60);
+        }
+        saga__v1__saga_event__free_unpacked(said, NULL);
+    }
+}
+
 static void test_labels_that_are_none_are_an_error(void **state)
 {
     (void)state;
@@ -213,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_each_kind),
         cmocka_unit_test(test_it_is_the_same_later),
         cmocka_unit_test(test_another_epoch_is_another_event),
+        cmocka_unit_test(test_what_became_of_a_handler),
         cmocka_unit_test(test_labels_that_are_none_are_an_error),
         cmocka_unit_test(test_memory_that_is_out_is_an_error),
     };

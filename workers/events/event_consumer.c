@@ -1,6 +1,7 @@
 /* An example: reads saga.v1.SagaEvent from the outbox's topic, and handles each event once however
- * often it comes. Its effect is a count for each (definition, state) in which sagas ended. One
- * thread; ends with 0 on SIGTERM, with 1 when database or Kafka fail for good. */
+ * often it comes. Its effects are a count for each (definition, state) in which sagas ended, and
+ * one for each (handler, change) of what was done to handlers. One thread; ends with 0 on SIGTERM,
+ * with 1 when database or Kafka fail for good. */
 #include <libpq-fe.h>
 #include <librdkafka/rdkafka.h>
 #include <saga/v1/event.pb-c.h>
@@ -23,22 +24,42 @@ static void on_signal(int number)
 }
 
 /* The id first; the effect comes FROM the row that was inserted, in the same transaction. */
-static const char handle_sql[] =
-    "WITH h AS (INSERT INTO handled_event (event_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING "
-    "1)"
-    " INSERT INTO ended (definition, state, sagas) SELECT $2, $3, 1 FROM h WHERE $4"
-    " ON CONFLICT (definition, state) DO UPDATE SET sagas = ended.sagas + 1";
+#define HANDLED                                                                                    \
+    "WITH h AS (INSERT INTO handled_event (event_id) VALUES ($1) ON CONFLICT DO NOTHING"           \
+    " RETURNING 1)"
+static const char ended_sql[] =
+    HANDLED " INSERT INTO ended (definition, state, sagas) SELECT $2, $3, 1 FROM h"
+            " ON CONFLICT (definition, state) DO UPDATE SET sagas = ended.sagas + 1";
+static const char handler_sql[] =
+    HANDLED " INSERT INTO handler_changed (handler, change, times) SELECT $2, $3, 1 FROM h"
+            " ON CONFLICT (handler, change) DO UPDATE SET times = handler_changed.times + 1";
+/* Of no interest, as is each kind that a newer sagad may tell of. */
+static const char other_sql[] = HANDLED " SELECT 1 FROM h";
+
+static const char *word(const ProtobufCEnumDescriptor *words, int number)
+{
+    const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value(words, number);
+    return value ? value->name : "";
+}
 
 /* False: it is not in the database, and not known to be wrong. */
 static bool handle_once(PGconn *conn, const Saga__V1__SagaEvent *event)
 {
-    const ProtobufCEnumValue *state =
-        protobuf_c_enum_descriptor_get_value(&saga__v1__saga_state__descriptor, (int)event->state);
-    bool ended = event->kind == SAGA__V1__SAGA_EVENT__KIND__KIND_ENDED;
-    const char *values[] = { event->id, event->definition, state ? state->name : "",
-                             ended ? "true" : "false" };
-    PGresult *result = PQexecParams(conn, handle_sql, 4, NULL, values, NULL, NULL, 0);
-    bool done = PQresultStatus(result) == PGRES_COMMAND_OK;
+    const Saga__V1__HandlerEvent *handler = event->handler;
+    const char *sql = other_sql, *values[3] = { event->id };
+    if (event->kind == SAGA__V1__SAGA_EVENT__KIND__KIND_ENDED) {
+        sql = ended_sql;
+        values[1] = event->definition;
+        values[2] = word(&saga__v1__saga_state__descriptor, (int)event->state);
+    } else if (handler) {
+        sql = handler_sql;
+        values[1] = handler->handler;
+        values[2] = word(&saga__v1__handler_event__change__descriptor, (int)handler->change);
+    }
+    PGresult *result =
+        PQexecParams(conn, sql, sql == other_sql ? 1 : 3, NULL, values, NULL, NULL, 0);
+    bool done =
+        PQresultStatus(result) == PGRES_COMMAND_OK || PQresultStatus(result) == PGRES_TUPLES_OK;
     if (!done)
         (void)fprintf(stderr, "event %s: %s", event->id, PQresultErrorMessage(result));
     PQclear(result);

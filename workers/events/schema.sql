@@ -10,3 +10,9 @@ CREATE TABLE IF NOT EXISTS ended (
     sagas      bigint NOT NULL,
     PRIMARY KEY (definition, state)
 );
+CREATE TABLE IF NOT EXISTS handler_changed (
+    handler text NOT NULL,
+    change  text NOT NULL,
+    times   bigint NOT NULL,
+    PRIMARY KEY (handler, change)
+);

@@ -1,4 +1,4 @@
-// What a saga tells others: the value of each record on the outbox's topic.
+// What sagas and handlers tell others: the value of each record on the outbox's topic.
 //
 // A definition says what it publishes (SagaDefinition.publish). An event leaves in the order of its saga:
 // the start first, the end last, and in between in the order in which things happened. It is sent at
@@ -11,12 +11,18 @@
 // wants one end of each business keeps it by namespace, definition, saga_id and run, and takes what has the
 // greater epoch, and of that the last.
 //
-// The record is a CloudEvent 1.0 in Kafka's binary mode. Its key is the saga's saga_id. Headers:
+// Of handlers everything is told that a person or a breaker did: held, released, limited, and, after a gradual
+// release, that what waited is through. Nobody has to ask for it; it begins with the first sagad that has an
+// outbox-topic. A handler's events leave in their order, at least once, like those of a saga. They have no
+// saga: a consumer that wants none of them passes over KIND_HANDLER, as it should any kind that it does not know.
+//
+// The record is a CloudEvent 1.0 in Kafka's binary mode. Its key is the saga's saga_id, or the handler. Headers:
 //   ce_specversion  1.0
 //   ce_id           SagaEvent.id
-//   ce_source       /sagad/NAMESPACE/DEFINITION
-//   ce_type         saga.v1.started, .attempt_ended, .decided, .parked or .ended
-//   ce_subject      saga_id
+//   ce_source       /sagad/NAMESPACE/DEFINITION; of handlers, which are in no namespace: /sagad
+//   ce_type         saga.v1.started, .attempt_ended, .decided, .parked or .ended; saga.v1.handler_held,
+//                   .handler_released, .handler_limited or .handler_drained
+//   ce_subject      saga_id, or the handler
 //   ce_time         SagaEvent.time
 //   content-type    application/protobuf
 
@@ -52,6 +58,7 @@ const (
 	SagaEvent_KIND_DECIDED       SagaEvent_Kind = 3 // TRANSITIONS: `entry` is the decision
 	SagaEvent_KIND_PARKED        SagaEvent_Kind = 4 // TRANSITIONS and ENDS: `entry` says why, and at which step
 	SagaEvent_KIND_ENDED         SagaEvent_Kind = 5 // TRANSITIONS and ENDS: `state` says how
+	SagaEvent_KIND_HANDLER       SagaEvent_Kind = 6 // `handler` says what; the fields of the saga are not set
 )
 
 // Enum value maps for SagaEvent_Kind.
@@ -63,6 +70,7 @@ var (
 		3: "KIND_DECIDED",
 		4: "KIND_PARKED",
 		5: "KIND_ENDED",
+		6: "KIND_HANDLER",
 	}
 	SagaEvent_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":   0,
@@ -71,6 +79,7 @@ var (
 		"KIND_DECIDED":       3,
 		"KIND_PARKED":        4,
 		"KIND_ENDED":         5,
+		"KIND_HANDLER":       6,
 	}
 )
 
@@ -101,10 +110,65 @@ func (SagaEvent_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_saga_v1_event_proto_rawDescGZIP(), []int{0, 0}
 }
 
+type HandlerEvent_Change int32
+
+const (
+	HandlerEvent_CHANGE_UNSPECIFIED HandlerEvent_Change = 0
+	HandlerEvent_CHANGE_HELD        HandlerEvent_Change = 1 // nothing more is granted; `hold` says by whom
+	HandlerEvent_CHANGE_RELEASED    HandlerEvent_Change = 2 // at once, or gradually (`release_rate`)
+	HandlerEvent_CHANGE_LIMITED     HandlerEvent_Change = 3 // rate, cap or breaker were set
+	HandlerEvent_CHANGE_DRAINED     HandlerEvent_Change = 4 // released gradually, and what waited is through
+)
+
+// Enum value maps for HandlerEvent_Change.
+var (
+	HandlerEvent_Change_name = map[int32]string{
+		0: "CHANGE_UNSPECIFIED",
+		1: "CHANGE_HELD",
+		2: "CHANGE_RELEASED",
+		3: "CHANGE_LIMITED",
+		4: "CHANGE_DRAINED",
+	}
+	HandlerEvent_Change_value = map[string]int32{
+		"CHANGE_UNSPECIFIED": 0,
+		"CHANGE_HELD":        1,
+		"CHANGE_RELEASED":    2,
+		"CHANGE_LIMITED":     3,
+		"CHANGE_DRAINED":     4,
+	}
+)
+
+func (x HandlerEvent_Change) Enum() *HandlerEvent_Change {
+	p := new(HandlerEvent_Change)
+	*p = x
+	return p
+}
+
+func (x HandlerEvent_Change) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HandlerEvent_Change) Descriptor() protoreflect.EnumDescriptor {
+	return file_saga_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (HandlerEvent_Change) Type() protoreflect.EnumType {
+	return &file_saga_v1_event_proto_enumTypes[1]
+}
+
+func (x HandlerEvent_Change) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HandlerEvent_Change.Descriptor instead.
+func (HandlerEvent_Change) EnumDescriptor() ([]byte, []int) {
+	return file_saga_v1_event_proto_rawDescGZIP(), []int{1, 0}
+}
+
 // No payloads: input and outputs stay where they are.
 type SagaEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // "UID/POSITION/PART"; the same event again has the same id
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // "UID/POSITION/PART", of a handler made of its name; the same event again has the same id
 	Kind  SagaEvent_Kind         `protobuf:"varint,2,opt,name=kind,proto3,enum=saga.v1.SagaEvent_Kind" json:"kind,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"` // when it happened, by the database's clock
 	// The saga.
@@ -123,6 +187,7 @@ type SagaEvent struct {
 	// Without its output, and without times of a lease that went on while it ran. Not of STARTED and ENDED.
 	Entry         *JournalEntry `protobuf:"bytes,14,opt,name=entry,proto3" json:"entry,omitempty"`
 	Epoch         int32         `protobuf:"varint,15,opt,name=epoch,proto3" json:"epoch,omitempty"` // the database's timeline - 1: it grows with each failover and restore
+	Handler       *HandlerEvent `protobuf:"bytes,16,opt,name=handler,proto3" json:"handler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,11 +327,137 @@ func (x *SagaEvent) GetEpoch() int32 {
 	return 0
 }
 
+func (x *SagaEvent) GetHandler() *HandlerEvent {
+	if x != nil {
+		return x.Handler
+	}
+	return nil
+}
+
+// What was done to a handler, when `SagaEvent.time` says, and how that left it.
+type HandlerEvent struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Handler     string                 `protobuf:"bytes,1,opt,name=handler,proto3" json:"handler,omitempty"`
+	Version     int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // grows with each change, also with those that nobody is told of
+	Change      HandlerEvent_Change    `protobuf:"varint,3,opt,name=change,proto3,enum=saga.v1.HandlerEvent_Change" json:"change,omitempty"`
+	Hold        Handler_Hold           `protobuf:"varint,4,opt,name=hold,proto3,enum=saga.v1.Handler_Hold" json:"hold,omitempty"`
+	ReleaseRate *Rate                  `protobuf:"bytes,5,opt,name=release_rate,json=releaseRate,proto3" json:"release_rate,omitempty"` // until what waited is through; absent: it is not released gradually
+	Rate        *Rate                  `protobuf:"bytes,6,opt,name=rate,proto3" json:"rate,omitempty"`                                  // a lasting limit; absent: none
+	Cap         int32                  `protobuf:"varint,7,opt,name=cap,proto3" json:"cap,omitempty"`                                   // a lasting limit, leases at a time; 0: none
+	Actor       string                 `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`                                // who did it; "": its breaker. DRAINED: who had released it
+	Reason      string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`                              // what they said; the breaker: the last failure, or what its trials came to
+	// Operations that waited for it then in the servers' memory, as they had said last; absent: they had not, for
+	// they say it of what is held or limited alone.
+	Waiting       *int64 `protobuf:"varint,10,opt,name=waiting,proto3,oneof" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandlerEvent) Reset() {
+	*x = HandlerEvent{}
+	mi := &file_saga_v1_event_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandlerEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandlerEvent) ProtoMessage() {}
+
+func (x *HandlerEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_saga_v1_event_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandlerEvent.ProtoReflect.Descriptor instead.
+func (*HandlerEvent) Descriptor() ([]byte, []int) {
+	return file_saga_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HandlerEvent) GetHandler() string {
+	if x != nil {
+		return x.Handler
+	}
+	return ""
+}
+
+func (x *HandlerEvent) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *HandlerEvent) GetChange() HandlerEvent_Change {
+	if x != nil {
+		return x.Change
+	}
+	return HandlerEvent_CHANGE_UNSPECIFIED
+}
+
+func (x *HandlerEvent) GetHold() Handler_Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return Handler_HOLD_UNSPECIFIED
+}
+
+func (x *HandlerEvent) GetReleaseRate() *Rate {
+	if x != nil {
+		return x.ReleaseRate
+	}
+	return nil
+}
+
+func (x *HandlerEvent) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *HandlerEvent) GetCap() int32 {
+	if x != nil {
+		return x.Cap
+	}
+	return 0
+}
+
+func (x *HandlerEvent) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *HandlerEvent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *HandlerEvent) GetWaiting() int64 {
+	if x != nil && x.Waiting != nil {
+		return *x.Waiting
+	}
+	return 0
+}
+
 var File_saga_v1_event_proto protoreflect.FileDescriptor
 
 const file_saga_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x13saga/v1/event.proto\x12\asaga.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12saga/v1/saga.proto\"\xc8\x05\n" +
+	"\x13saga/v1/event.proto\x12\asaga.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12saga/v1/saga.proto\"\x8c\x06\n" +
 	"\tSagaEvent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.saga.v1.SagaEvent.KindR\x04kind\x12.\n" +
@@ -286,10 +477,11 @@ const file_saga_v1_event_proto_rawDesc = "" +
 	"start_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12(\n" +
 	"\x05state\x18\r \x01(\x0e2\x12.saga.v1.SagaStateR\x05state\x12+\n" +
 	"\x05entry\x18\x0e \x01(\v2\x15.saga.v1.JournalEntryR\x05entry\x12\x14\n" +
-	"\x05epoch\x18\x0f \x01(\x05R\x05epoch\x1a9\n" +
+	"\x05epoch\x18\x0f \x01(\x05R\x05epoch\x12/\n" +
+	"\ahandler\x18\x10 \x01(\v2\x15.saga.v1.HandlerEventR\ahandler\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"y\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8b\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_STARTED\x10\x01\x12\x16\n" +
@@ -297,7 +489,28 @@ const file_saga_v1_event_proto_rawDesc = "" +
 	"\fKIND_DECIDED\x10\x03\x12\x0f\n" +
 	"\vKIND_PARKED\x10\x04\x12\x0e\n" +
 	"\n" +
-	"KIND_ENDED\x10\x05B%\n" +
+	"KIND_ENDED\x10\x05\x12\x10\n" +
+	"\fKIND_HANDLER\x10\x06\"\xd3\x03\n" +
+	"\fHandlerEvent\x12\x18\n" +
+	"\ahandler\x18\x01 \x01(\tR\ahandler\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x124\n" +
+	"\x06change\x18\x03 \x01(\x0e2\x1c.saga.v1.HandlerEvent.ChangeR\x06change\x12)\n" +
+	"\x04hold\x18\x04 \x01(\x0e2\x15.saga.v1.Handler.HoldR\x04hold\x120\n" +
+	"\frelease_rate\x18\x05 \x01(\v2\r.saga.v1.RateR\vreleaseRate\x12!\n" +
+	"\x04rate\x18\x06 \x01(\v2\r.saga.v1.RateR\x04rate\x12\x10\n" +
+	"\x03cap\x18\a \x01(\x05R\x03cap\x12\x14\n" +
+	"\x05actor\x18\b \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12\x1d\n" +
+	"\awaiting\x18\n" +
+	" \x01(\x03H\x00R\awaiting\x88\x01\x01\"n\n" +
+	"\x06Change\x12\x16\n" +
+	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vCHANGE_HELD\x10\x01\x12\x13\n" +
+	"\x0fCHANGE_RELEASED\x10\x02\x12\x12\n" +
+	"\x0eCHANGE_LIMITED\x10\x03\x12\x12\n" +
+	"\x0eCHANGE_DRAINED\x10\x04B\n" +
+	"\n" +
+	"\b_waitingB%\n" +
 	"\fdev.sagad.v1P\x01Z\x13sagad.dev/go/sagapbb\x06proto3"
 
 var (
@@ -312,28 +525,37 @@ func file_saga_v1_event_proto_rawDescGZIP() []byte {
 	return file_saga_v1_event_proto_rawDescData
 }
 
-var file_saga_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_saga_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_saga_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_saga_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_saga_v1_event_proto_goTypes = []any{
 	(SagaEvent_Kind)(0),           // 0: saga.v1.SagaEvent.Kind
-	(*SagaEvent)(nil),             // 1: saga.v1.SagaEvent
-	nil,                           // 2: saga.v1.SagaEvent.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
-	(SagaState)(0),                // 4: saga.v1.SagaState
-	(*JournalEntry)(nil),          // 5: saga.v1.JournalEntry
+	(HandlerEvent_Change)(0),      // 1: saga.v1.HandlerEvent.Change
+	(*SagaEvent)(nil),             // 2: saga.v1.SagaEvent
+	(*HandlerEvent)(nil),          // 3: saga.v1.HandlerEvent
+	nil,                           // 4: saga.v1.SagaEvent.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(SagaState)(0),                // 6: saga.v1.SagaState
+	(*JournalEntry)(nil),          // 7: saga.v1.JournalEntry
+	(Handler_Hold)(0),             // 8: saga.v1.Handler.Hold
+	(*Rate)(nil),                  // 9: saga.v1.Rate
 }
 var file_saga_v1_event_proto_depIdxs = []int32{
-	0, // 0: saga.v1.SagaEvent.kind:type_name -> saga.v1.SagaEvent.Kind
-	3, // 1: saga.v1.SagaEvent.time:type_name -> google.protobuf.Timestamp
-	2, // 2: saga.v1.SagaEvent.labels:type_name -> saga.v1.SagaEvent.LabelsEntry
-	3, // 3: saga.v1.SagaEvent.start_time:type_name -> google.protobuf.Timestamp
-	4, // 4: saga.v1.SagaEvent.state:type_name -> saga.v1.SagaState
-	5, // 5: saga.v1.SagaEvent.entry:type_name -> saga.v1.JournalEntry
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	0,  // 0: saga.v1.SagaEvent.kind:type_name -> saga.v1.SagaEvent.Kind
+	5,  // 1: saga.v1.SagaEvent.time:type_name -> google.protobuf.Timestamp
+	4,  // 2: saga.v1.SagaEvent.labels:type_name -> saga.v1.SagaEvent.LabelsEntry
+	5,  // 3: saga.v1.SagaEvent.start_time:type_name -> google.protobuf.Timestamp
+	6,  // 4: saga.v1.SagaEvent.state:type_name -> saga.v1.SagaState
+	7,  // 5: saga.v1.SagaEvent.entry:type_name -> saga.v1.JournalEntry
+	3,  // 6: saga.v1.SagaEvent.handler:type_name -> saga.v1.HandlerEvent
+	1,  // 7: saga.v1.HandlerEvent.change:type_name -> saga.v1.HandlerEvent.Change
+	8,  // 8: saga.v1.HandlerEvent.hold:type_name -> saga.v1.Handler.Hold
+	9,  // 9: saga.v1.HandlerEvent.release_rate:type_name -> saga.v1.Rate
+	9,  // 10: saga.v1.HandlerEvent.rate:type_name -> saga.v1.Rate
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_saga_v1_event_proto_init() }
@@ -342,13 +564,14 @@ func file_saga_v1_event_proto_init() {
 		return
 	}
 	file_saga_v1_saga_proto_init()
+	file_saga_v1_event_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_saga_v1_event_proto_rawDesc), len(file_saga_v1_event_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   2,
+			NumEnums:      2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

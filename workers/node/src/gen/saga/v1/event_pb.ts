@@ -1,4 +1,4 @@
-// What a saga tells others: the value of each record on the outbox's topic.
+// What sagas and handlers tell others: the value of each record on the outbox's topic.
 //
 // A definition says what it publishes (SagaDefinition.publish). An event leaves in the order of its saga:
 // the start first, the end last, and in between in the order in which things happened. It is sent at
@@ -11,12 +11,18 @@
 // wants one end of each business keeps it by namespace, definition, saga_id and run, and takes what has the
 // greater epoch, and of that the last.
 //
-// The record is a CloudEvent 1.0 in Kafka's binary mode. Its key is the saga's saga_id. Headers:
+// Of handlers everything is told that a person or a breaker did: held, released, limited, and, after a gradual
+// release, that what waited is through. Nobody has to ask for it; it begins with the first sagad that has an
+// outbox-topic. A handler's events leave in their order, at least once, like those of a saga. They have no
+// saga: a consumer that wants none of them passes over KIND_HANDLER, as it should any kind that it does not know.
+//
+// The record is a CloudEvent 1.0 in Kafka's binary mode. Its key is the saga's saga_id, or the handler. Headers:
 //   ce_specversion  1.0
 //   ce_id           SagaEvent.id
-//   ce_source       /sagad/NAMESPACE/DEFINITION
-//   ce_type         saga.v1.started, .attempt_ended, .decided, .parked or .ended
-//   ce_subject      saga_id
+//   ce_source       /sagad/NAMESPACE/DEFINITION; of handlers, which are in no namespace: /sagad
+//   ce_type         saga.v1.started, .attempt_ended, .decided, .parked or .ended; saga.v1.handler_held,
+//                   .handler_released, .handler_limited or .handler_drained
+//   ce_subject      saga_id, or the handler
 //   ce_time         SagaEvent.time
 //   content-type    application/protobuf
 
@@ -28,7 +34,7 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { JournalEntry, SagaState } from "./saga_pb.js";
+import type { Handler_Hold, JournalEntry, Rate, SagaState } from "./saga_pb.js";
 import { file_saga_v1_saga } from "./saga_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -36,7 +42,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file saga/v1/event.proto.
  */
 export const file_saga_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChNzYWdhL3YxL2V2ZW50LnByb3RvEgdzYWdhLnYxIsQECglTYWdhRXZlbnQSCgoCaWQYASABKAkSJQoEa2luZBgCIAEoDjIXLnNhZ2EudjEuU2FnYUV2ZW50LktpbmQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCwoDdWlkGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRISCgpkZWZpbml0aW9uGAYgASgJEhAKCHJldmlzaW9uGAcgASgFEg8KB3NhZ2FfaWQYCCABKAkSCwoDcnVuGAkgASgFEi4KBmxhYmVscxgKIAMoCzIeLnNhZ2EudjEuU2FnYUV2ZW50LkxhYmVsc0VudHJ5EhQKDHJlbGF0ZWRfc2FnYRgLIAEoCRIuCgpzdGFydF90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIhCgVzdGF0ZRgNIAEoDjISLnNhZ2EudjEuU2FnYVN0YXRlEiQKBWVudHJ5GA4gASgLMhUuc2FnYS52MS5Kb3VybmFsRW50cnkSDQoFZXBvY2gYDyABKAUaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJ5CgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIQCgxLSU5EX1NUQVJURUQQARIWChJLSU5EX0FUVEVNUFRfRU5ERUQQAhIQCgxLSU5EX0RFQ0lERUQQAxIPCgtLSU5EX1BBUktFRBAEEg4KCktJTkRfRU5ERUQQBUIlCgxkZXYuc2FnYWQudjFQAVoTc2FnYWQuZGV2L2dvL3NhZ2FwYmIGcHJvdG8z", [file_google_protobuf_timestamp, file_saga_v1_saga]);
+  fileDesc("ChNzYWdhL3YxL2V2ZW50LnByb3RvEgdzYWdhLnYxIv8ECglTYWdhRXZlbnQSCgoCaWQYASABKAkSJQoEa2luZBgCIAEoDjIXLnNhZ2EudjEuU2FnYUV2ZW50LktpbmQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCwoDdWlkGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRISCgpkZWZpbml0aW9uGAYgASgJEhAKCHJldmlzaW9uGAcgASgFEg8KB3NhZ2FfaWQYCCABKAkSCwoDcnVuGAkgASgFEi4KBmxhYmVscxgKIAMoCzIeLnNhZ2EudjEuU2FnYUV2ZW50LkxhYmVsc0VudHJ5EhQKDHJlbGF0ZWRfc2FnYRgLIAEoCRIuCgpzdGFydF90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIhCgVzdGF0ZRgNIAEoDjISLnNhZ2EudjEuU2FnYVN0YXRlEiQKBWVudHJ5GA4gASgLMhUuc2FnYS52MS5Kb3VybmFsRW50cnkSDQoFZXBvY2gYDyABKAUSJgoHaGFuZGxlchgQIAEoCzIVLnNhZ2EudjEuSGFuZGxlckV2ZW50Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiiwEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEhAKDEtJTkRfU1RBUlRFRBABEhYKEktJTkRfQVRURU1QVF9FTkRFRBACEhAKDEtJTkRfREVDSURFRBADEg8KC0tJTkRfUEFSS0VEEAQSDgoKS0lORF9FTkRFRBAFEhAKDEtJTkRfSEFORExFUhAGIoMDCgxIYW5kbGVyRXZlbnQSDwoHaGFuZGxlchgBIAEoCRIPCgd2ZXJzaW9uGAIgASgDEiwKBmNoYW5nZRgDIAEoDjIcLnNhZ2EudjEuSGFuZGxlckV2ZW50LkNoYW5nZRIjCgRob2xkGAQgASgOMhUuc2FnYS52MS5IYW5kbGVyLkhvbGQSIwoMcmVsZWFzZV9yYXRlGAUgASgLMg0uc2FnYS52MS5SYXRlEhsKBHJhdGUYBiABKAsyDS5zYWdhLnYxLlJhdGUSCwoDY2FwGAcgASgFEg0KBWFjdG9yGAggASgJEg4KBnJlYXNvbhgJIAEoCRIUCgd3YWl0aW5nGAogASgDSACIAQEibgoGQ2hhbmdlEhYKEkNIQU5HRV9VTlNQRUNJRklFRBAAEg8KC0NIQU5HRV9IRUxEEAESEwoPQ0hBTkdFX1JFTEVBU0VEEAISEgoOQ0hBTkdFX0xJTUlURUQQAxISCg5DSEFOR0VfRFJBSU5FRBAEQgoKCF93YWl0aW5nQiUKDGRldi5zYWdhZC52MVABWhNzYWdhZC5kZXYvZ28vc2FnYXBiYgZwcm90bzM", [file_google_protobuf_timestamp, file_saga_v1_saga]);
 
 /**
  * No payloads: input and outputs stay where they are.
@@ -45,7 +51,7 @@ export const file_saga_v1_event: GenFile = /*@__PURE__*/
  */
 export type SagaEvent = Message<"saga.v1.SagaEvent"> & {
   /**
-   * "UID/POSITION/PART"; the same event again has the same id
+   * "UID/POSITION/PART", of a handler made of its name; the same event again has the same id
    *
    * @generated from field: string id = 1;
    */
@@ -131,6 +137,11 @@ export type SagaEvent = Message<"saga.v1.SagaEvent"> & {
    * @generated from field: int32 epoch = 15;
    */
   epoch: number;
+
+  /**
+   * @generated from field: saga.v1.HandlerEvent handler = 16;
+   */
+  handler?: HandlerEvent | undefined;
 };
 
 /**
@@ -183,6 +194,13 @@ export enum SagaEvent_Kind {
    * @generated from enum value: KIND_ENDED = 5;
    */
   ENDED = 5,
+
+  /**
+   * `handler` says what; the fields of the saga are not set
+   *
+   * @generated from enum value: KIND_HANDLER = 6;
+   */
+  HANDLER = 6,
 }
 
 /**
@@ -190,4 +208,127 @@ export enum SagaEvent_Kind {
  */
 export const SagaEvent_KindSchema: GenEnum<SagaEvent_Kind> = /*@__PURE__*/
   enumDesc(file_saga_v1_event, 0, 0);
+
+/**
+ * What was done to a handler, when `SagaEvent.time` says, and how that left it.
+ *
+ * @generated from message saga.v1.HandlerEvent
+ */
+export type HandlerEvent = Message<"saga.v1.HandlerEvent"> & {
+  /**
+   * @generated from field: string handler = 1;
+   */
+  handler: string;
+
+  /**
+   * grows with each change, also with those that nobody is told of
+   *
+   * @generated from field: int64 version = 2;
+   */
+  version: bigint;
+
+  /**
+   * @generated from field: saga.v1.HandlerEvent.Change change = 3;
+   */
+  change: HandlerEvent_Change;
+
+  /**
+   * @generated from field: saga.v1.Handler.Hold hold = 4;
+   */
+  hold: Handler_Hold;
+
+  /**
+   * until what waited is through; absent: it is not released gradually
+   *
+   * @generated from field: saga.v1.Rate release_rate = 5;
+   */
+  releaseRate?: Rate | undefined;
+
+  /**
+   * a lasting limit; absent: none
+   *
+   * @generated from field: saga.v1.Rate rate = 6;
+   */
+  rate?: Rate | undefined;
+
+  /**
+   * a lasting limit, leases at a time; 0: none
+   *
+   * @generated from field: int32 cap = 7;
+   */
+  cap: number;
+
+  /**
+   * who did it; "": its breaker. DRAINED: who had released it
+   *
+   * @generated from field: string actor = 8;
+   */
+  actor: string;
+
+  /**
+   * what they said; the breaker: the last failure, or what its trials came to
+   *
+   * @generated from field: string reason = 9;
+   */
+  reason: string;
+
+  /**
+   * Operations that waited for it then in the servers' memory, as they had said last; absent: they had not, for
+   * they say it of what is held or limited alone.
+   *
+   * @generated from field: optional int64 waiting = 10;
+   */
+  waiting?: bigint | undefined;
+};
+
+/**
+ * Describes the message saga.v1.HandlerEvent.
+ * Use `create(HandlerEventSchema)` to create a new message.
+ */
+export const HandlerEventSchema: GenMessage<HandlerEvent> = /*@__PURE__*/
+  messageDesc(file_saga_v1_event, 1);
+
+/**
+ * @generated from enum saga.v1.HandlerEvent.Change
+ */
+export enum HandlerEvent_Change {
+  /**
+   * @generated from enum value: CHANGE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * nothing more is granted; `hold` says by whom
+   *
+   * @generated from enum value: CHANGE_HELD = 1;
+   */
+  HELD = 1,
+
+  /**
+   * at once, or gradually (`release_rate`)
+   *
+   * @generated from enum value: CHANGE_RELEASED = 2;
+   */
+  RELEASED = 2,
+
+  /**
+   * rate, cap or breaker were set
+   *
+   * @generated from enum value: CHANGE_LIMITED = 3;
+   */
+  LIMITED = 3,
+
+  /**
+   * released gradually, and what waited is through
+   *
+   * @generated from enum value: CHANGE_DRAINED = 4;
+   */
+  DRAINED = 4,
+}
+
+/**
+ * Describes the enum saga.v1.HandlerEvent.Change.
+ */
+export const HandlerEvent_ChangeSchema: GenEnum<HandlerEvent_Change> = /*@__PURE__*/
+  enumDesc(file_saga_v1_event, 1, 0);
 
