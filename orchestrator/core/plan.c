@@ -302,10 +302,11 @@ int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq)
     return sum;
 }
 
-/* What the operation came after. */
-static int64_t turn_since_ms(const struct saga *saga, size_t step, bool forward)
+/* What the operation came after, that decision at the earliest. */
+static int64_t turn_since_ms(const struct saga *saga, size_t step, bool forward,
+                             int64_t decided_seq)
 {
-    int64_t since = larger(saga->row.started_at_ms, finished_at(saga, saga->moved_seq));
+    int64_t since = larger(saga->row.started_at_ms, finished_at(saga, decided_seq));
     if (forward)
         return larger(since, plan_ready_at_ms(saga, step));
     for (size_t i = 0; i < saga->definition->step_count; i++) {
@@ -317,10 +318,11 @@ static int64_t turn_since_ms(const struct saga *saga, size_t step, bool forward)
     return since;
 }
 
-int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation operation)
+static int64_t operation_since_ms(const struct saga *saga, size_t step, enum operation operation,
+                                  int64_t decided_seq)
 {
     bool forward = saga->at.phase == SAGA_RUNNING;
-    int64_t since = turn_since_ms(saga, step, forward);
+    int64_t since = turn_since_ms(saga, step, forward, decided_seq);
     const struct attempts *own = saga_attempts(saga, step, operation);
     since = larger(since, finished_at(saga, larger(own->last_seq, own->not_done_seq)));
     if (operation == OPERATION_PROBE) { /* since what it asks about is not repeated any more */
@@ -328,6 +330,45 @@ int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation opera
         since = larger(since, finished_at(saga, larger(about->last_seq, about->probing_seq)));
     }
     return larger(since, plan_not_before_ms(saga, step, operation));
+}
+
+int64_t plan_since_ms(const struct saga *saga, size_t step, enum operation operation)
+{
+    return operation_since_ms(saga, step, operation, saga->moved_seq);
+}
+
+/* Since when it waits, however often the saga was parked meanwhile: it was held before, too. */
+static int64_t wait_since_ms(const struct saga *saga, size_t step, enum operation operation)
+{
+    return operation_since_ms(saga, step, operation, saga->turned_back_seq);
+}
+
+/* So much since then it was both: suspended, and its handler was braked. Counted as suspended. */
+static int64_t held_suspended_ms(const struct saga *saga, const struct held_times *held,
+                                 int64_t from_ms)
+{
+    int64_t sum = 0;
+    for (int64_t seq = saga->resumed_seq; seq > 0; seq--) {
+        const struct journal_entry *entry = &saga_slot(saga, seq)->entry;
+        if (entry->kind != ENTRY_RESUME || !entry->about)
+            continue;
+        if (entry->finished_at_ms <= from_ms)
+            break;
+        sum += held_within(held, larger(from_ms, finished_at(saga, entry->about)),
+                           entry->finished_at_ms);
+    }
+    return sum;
+}
+
+/* So much of its wait its handler was braked. */
+static int64_t held_of_wait_ms(const struct saga *saga, size_t step, enum operation operation,
+                               int64_t now_ms)
+{
+    const struct held_times *held = saga_rule(saga, step, operation)->held;
+    if (!held || !held->count)
+        return 0;
+    int64_t from_ms = wait_since_ms(saga, step, operation);
+    return held_within(held, from_ms, now_ms) - held_suspended_ms(saga, held, from_ms);
 }
 
 int64_t plan_held_ms(const struct saga *saga, size_t step, enum operation operation,
@@ -351,8 +392,10 @@ static int64_t wait_end_ms(const struct saga *saga, size_t step, enum operation 
     const struct held_times *held = saga_rule(saga, step, operation)->held;
     if (!held || !held->count)
         return at_ms;
-    from_ms = larger(from_ms, plan_since_ms(saga, step, operation));
-    return at_ms > from_ms ? held_until(held, from_ms, at_ms - from_ms) : at_ms;
+    from_ms = larger(from_ms, wait_since_ms(saga, step, operation));
+    /* at_ms has the time in it for which it was suspended. */
+    int64_t left_ms = at_ms - from_ms - held_suspended_ms(saga, held, from_ms);
+    return left_ms > 0 ? held_until(held, from_ms, left_ms) : at_ms;
 }
 
 /* Of all its operations, each moment once, as near as that is known: two that waited side by side
@@ -467,8 +510,9 @@ static enum stop time_stop(const struct saga *saga, size_t step, enum operation 
                                          plan_held_ms(saga, step, operation, attempts->budget_seq));
     } else if (rule->start_timeout_ms && attempts->tries == 0 && saga->row.started_at_ms) {
         why = STOP_START_TIMEOUT;
-        *ret_at_ms = wait_end_ms(saga, step, operation, 0,
-                                 plan_since_ms(saga, step, operation) + rule->start_timeout_ms);
+        *ret_at_ms = plan_since_ms(saga, step, operation);
+        *ret_at_ms =
+            wait_end_ms(saga, step, operation, *ret_at_ms, *ret_at_ms + rule->start_timeout_ms);
     }
     if (attempts->unsettled == 0 || !rule->window_ms)
         return why;
@@ -539,8 +583,9 @@ size_t saga_grantable(const struct saga *saga, int64_t now_ms, struct grantable 
             continue;
         const struct operation_rule *rule = saga_rule(saga, turn.step, turn.operation);
         int64_t since_ms = plan_since_ms(saga, turn.step, turn.operation);
-        ret[count++] = (struct grantable){ (uint16_t)turn.step, turn.operation, rule, since_ms,
-                                           held_within(rule->held, since_ms, now_ms) };
+        ret[count++] =
+            (struct grantable){ (uint16_t)turn.step, turn.operation, rule, since_ms,
+                                held_of_wait_ms(saga, turn.step, turn.operation, now_ms) };
     }
     return count;
 }

@@ -258,6 +258,82 @@ static void test_suspended_while_held(void **state)
     world_close(&world);
 }
 
+/* Held before it is suspended, meanwhile, and after: neither deadline nor budget lose any of it,
+ * and no moment is given twice; as little when the hold is over before it goes on. */
+static void test_held_before_it_is_suspended(void **state)
+{
+    (void)state;
+    enum { ENDS_BEFORE, ENDS_WITHIN, ENDS_AFTER, CASES };
+    for (int ends = 0; ends < CASES; ends++) {
+        for (int budget = 0; budget < 2; budget++) {
+            struct world world;
+            open_world(&world, 1);
+            world.definition->deadline_ms = budget ? 0 : 60000;
+            world.definition->steps[0].action.retry.for_ms = budget ? 60000 : 10000000;
+            world.definition->steps[0].action.retry.initial_ms = 1;
+            world.definition->steps[0].action.retry.cap_ms = 1;
+            world_start(&world);
+            (void)world_run(&world, OUTCOME_RETRY);
+            world_pass(&world, 10000);
+            hold(&world);
+            world_pass(&world, 40000);
+            int64_t due_ms = WORLD_START_MS + 60000 + 40000 + 50000;
+            if (ends == ENDS_BEFORE)
+                release(&world);
+            assert_int_equal(world_suspend(&world), 0);
+            world_pass(&world, 30000);
+            if (ends == ENDS_WITHIN)
+                release(&world);
+            world_pass(&world, 20000);
+            assert_int_equal(world_resume(&world), 0);
+            world_assert_state(&world, "RUNNING");
+            if (ends == ENDS_AFTER) {
+                assert_int_equal(saga_due_at(world.saga), INT64_MAX);
+                world_pass(&world, 7000);
+                due_ms += 7000;
+                release(&world);
+            }
+            assert_int_equal(saga_due_at(world.saga), due_ms);
+            (void)world_run(&world, OUTCOME_RETRY);
+            assert_int_equal(saga_due_at(world.saga), due_ms);
+            forget();
+            world_reload(&world);
+            assert_int_equal(saga_due_at(world.saga), due_ms);
+            world_close(&world);
+        }
+    }
+}
+
+/* Parked for what became of another step: the time in which it was held before is no more lost. */
+static void test_held_before_it_is_parked(void **state)
+{
+    (void)state;
+    struct world world;
+    open_world(&world, 2);
+    world.definition->steps[1].after = (struct step_set){ { 0 } };
+    definition_order(world.definition);
+    world.definition->steps[0].action.held = NULL;
+    world.definition->steps[0].action.effect = EFFECT_AT_MOST_ONCE;
+    world.definition->deadline_ms = 60000;
+    world_start(&world);
+    hold(&world);
+    int64_t seq = world_grant_of(&world, 0, OPERATION_ACTION);
+    world_pass(&world, 1000);
+    assert_int_equal(world_report(&world, seq, OUTCOME_UNKNOWN), VERDICT_ACCEPTED);
+    world_assert_state(&world, "PARKED in RUNNING: OUTCOME_UNKNOWN");
+    world_pass(&world, 500000);
+    assert_int_equal(world_resolve(&world, "a", OPERATION_ACTION, true, NULL), 0);
+    assert_int_equal(world_resume(&world), 0);
+    world_assert_state(&world, "RUNNING");
+    assert_int_equal(saga_due_at(world.saga), INT64_MAX);
+    world_pass(&world, 9000);
+    release(&world);
+    assert_int_equal(saga_due_at(world.saga), WORLD_START_MS + 60000 + 510000);
+    seq = world_grant(&world);
+    assert_int_equal(saga_entry(world.saga, seq)->held_ms, 510000);
+    world_close(&world);
+}
+
 static void test_p4_the_idempotency_window_goes_on(void **state)
 {
     (void)state;
@@ -304,6 +380,8 @@ int main(void)
         cmocka_unit_test(test_a_compensation_waits_as_well),
         cmocka_unit_test(test_parallel_waits_count_once),
         cmocka_unit_test(test_suspended_while_held),
+        cmocka_unit_test(test_held_before_it_is_suspended),
+        cmocka_unit_test(test_held_before_it_is_parked),
         cmocka_unit_test(test_p4_the_idempotency_window_goes_on),
         cmocka_unit_test(test_a_held_wait_is_granted_by_itself),
     };
