@@ -1,0 +1,3 @@
+module sagad.dev/bench/peers/callers
+
+go 1.26.0
