@@ -3,24 +3,37 @@
  * Method: two sagads with workers under load, events to a topic of eight partitions; the broker is
  * killed with -9 and started again, a sagad is killed, the topic takes small batches alone; each
  * time the topic beside the journal. Then records that are too large, and a person's word. */
+#include "page.h"
 #include "support/nodes.h"
 #include "support/outbox_check.h"
 #include "support/proof.h"
+#include "support/scratch.h"
 
 #include <saga/v1/kafka.pb-c.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
 
 #define TOPIC "saga-events"
 enum { REST_MS = 90000, STOP_MS = 15000 };
 
 static struct test_kafka *kafka;
 static struct nodes nodes;
+static char page_variable[SCRATCH_PATH_SIZE + 32];
+static const char *const server_env[] = { page_variable, NULL };
+static struct page *page; /* where the second sagad kills itself */
 
 static int setup(void **state)
 {
     (void)state;
     struct err err;
+    char path[SCRATCH_PATH_SIZE];
+    SETUP_OK(scratch_path("faults", path, &err), &err);
+    (void)snprintf(page_variable, sizeof page_variable, FAULT_PAGE_ENV "=%s", path);
+    if (!(page = page_map(path, true)))
+        return -1;
+    nodes.at[1].server_program = SAGAD_FAULT_BINARY;
+    nodes.at[1].server_env = server_env;
     SETUP_OK(test_kafka_start(NULL, &kafka, &err), &err);
     if (!kafka)
         return 0;
@@ -174,6 +187,36 @@ static void test_what_becomes_of_handlers_is_told(void **state)
     expect_published();
 }
 
+/* Alone, so that the event is its own, and between the topic's word and the removal. */
+static void test_a_handlers_event_that_was_not_removed_leaves_again(void **state)
+{
+    (void)state;
+    KAFKA_OR_SKIP(kafka);
+    struct err err;
+    int status;
+    struct rig *rig = &nodes.at[1];
+    (void)rig_server_stop(&nodes.at[0], STOP_MS);
+    rig_await(rig, RIG_STORE, "16", REST_MS,
+              "SELECT count(*) FROM outbox_slice WHERE until > now()");
+    page_arm(page, PAGE_BEFORE_OUTBOX_DELETE, 1);
+    rig_hold(rig, "act");
+    ASSERT_OK(test_process_wait(rig->sagad, REST_MS, &status, &err), &err);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    rig->sagad = test_process_free(rig->sagad);
+    proof_fault("outbox: kill -9 before a handler's event is removed", 1);
+    rig_server_start(rig);
+    rig_release(rig, "act");
+    rig_server_start(&nodes.at[0]);
+    expect_published();
+    PGconn *conn = rig_connect(rig, RIG_STORE);
+    (void)outbox_check_read(kafka, TOPIC, conn);
+    assert_int_equal(outbox_check_count(conn, "SELECT count(*) FROM t WHERE part = 3 AND seq ="
+                                              " (SELECT max(version) FROM handler_event"
+                                              " WHERE handler = 'act' AND kind = 'HELD')"),
+                     2);
+    PQfinish(conn);
+}
+
 static void test_a_breaker_that_holds_by_itself_is_told(void **state)
 {
     (void)state;
@@ -270,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_a_topic_that_takes_small_batches_alone_gets_all),
         cmocka_unit_test(test_a_sagad_ends_in_time_beside_a_broker_that_stands_still),
         cmocka_unit_test(test_what_becomes_of_handlers_is_told),
+        cmocka_unit_test(test_a_handlers_event_that_was_not_removed_leaves_again),
         cmocka_unit_test(test_a_breaker_that_holds_by_itself_is_told),
         cmocka_unit_test(test_what_is_refused_is_discarded_or_published_again),
     };
