@@ -6,12 +6,12 @@
 #
 #   tests/bench/run.sh [--quick] [--only ROW]...
 #
-# ROW: steps, kafka. --quick scales all down, and then says that it works, not how fast it is. A part
+# ROW: steps, kafka, backlog. --quick scales all down, and then says that it works, not how fast it is. A part
 # that cannot be measured here (exit code 77) is told, and no error.
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 
-declare -A scripts=([steps]=steps.sh [kafka]=kafka.sh)
-order=(steps kafka)
+declare -A scripts=([steps]=steps.sh [kafka]=kafka.sh [backlog]=backlog.sh)
+order=(steps kafka backlog)
 
 quick=()
 only=()
