@@ -186,25 +186,32 @@ void stage_define(struct client *client, const char *name, const char *handler, 
     stage_require(define(client, name, handler, step_count, &err), &err, name);
 }
 
+/* On a connection of its own: one that was refused is tried again later and later, by seconds. */
+static int define_once(struct stage *stage, struct err *err)
+{
+    struct client *client;
+    stage_require(client_new(stage->target, &client, err), err, "client");
+    int rc = define(client, "bench", NULL, 3, err);
+    (void)client_free(client); /* always NULL */
+    return rc;
+}
+
 void stage_sagad_start(struct stage *stage, const char *const *arguments)
 {
     const char *argv[9 + STAGE_ARGUMENTS_MAX] = { SAGAD_BINARY,          "serve",    "--database",
                                                   stage->sagad_database, "--listen", stage->target,
                                                   "--log-level",         "warn" };
-    struct client *client;
     struct err err;
     for (size_t i = 8; *arguments && i < ARRAY_LEN(argv) - 1; i++)
         argv[i] = *arguments++;
     stage->sagad = stage_start(argv);
-    stage_require(client_new(stage->target, &client, &err), &err, "client");
     int64_t end_ms = clock_mono_ms(&clock_system) + START_LIMIT_MS;
-    while (define(client, "bench", NULL, 3, &err) != 0) {
+    while (define_once(stage, &err) != 0) {
         if (err.code != ERR_UNAVAILABLE || clock_mono_ms(&clock_system) > end_ms ||
             !test_process_running(stage->sagad))
             stage_give_up("register", err.msg);
         wait_ms(50);
     }
-    (void)client_free(client); /* always NULL */
 }
 
 void stage_sagad_stop(struct stage *stage)
