@@ -73,6 +73,7 @@ enum figure_id {
     WHERE_MS,
     STATUS_MS,
     HANDLERS_MS,
+    TOLD_RATIO,
     CLI_MS,
     RSS_MIB,
     READY_S,
@@ -95,6 +96,8 @@ static const struct table_figure figures[FIGURE_COUNT] = {
     [WHERE_MS] = { "where_ms", "where, its three calls, ms", 1, TABLE_AT_MOST, 200 },
     [STATUS_MS] = { "status_ms", "status, slowest call, ms", 1, TABLE_AT_MOST, 200 },
     [HANDLERS_MS] = { "handlers_ms", "handler list, slowest call, ms", 1, TABLE_AT_MOST, 200 },
+    [TOLD_RATIO] = { "told_ratio", "told to wait for the held one, of those that do", 2,
+                     TABLE_TELLS, 0 },
     [CLI_MS] = { "cli_ms", "sagactl, slowest verb with its own start, ms", 1, TABLE_TELLS, 0 },
     [RSS_MIB] = { "rss_mib", "sagad's memory, MiB", 0, TABLE_AT_MOST, 512 },
     [READY_S] = { "ready_s", "ready after kill -9, s", 2, TABLE_AT_MOST, 15 },
@@ -386,6 +389,22 @@ static void handlers(struct backlog *backlog)
               &saga__v1__list_handlers_response__descriptor);
 }
 
+/* What ListHandlers says of how many wait for the held one (where there are many that no server has
+ * in memory, an estimate), over how many do. */
+static double told_ratio(struct backlog *backlog)
+{
+    Saga__V1__ListHandlersRequest request = SAGA__V1__LIST_HANDLERS_REQUEST__INIT;
+    request.handler = (char *)HELD_HANDLER;
+    Saga__V1__ListHandlersResponse *reply =
+        (void *)call(backlog, "/saga.v1.OperatorService/ListHandlers", &request.base,
+                     &saga__v1__list_handlers_response__descriptor);
+    if (reply->n_handlers != 1)
+        stage_give_up("ListHandlers", "does not know the held one");
+    int64_t told = reply->handlers[0]->waiting + reply->handlers[0]->let_go;
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return (double)told * 10 / (double)(backlog->sagas * kinds[0].tenths);
+}
+
 static double slowest_ms(struct backlog *backlog, void (*ask)(struct backlog *backlog),
                          void (*undo)(struct backlog *backlog), double *ret_undo_ms)
 {
@@ -443,6 +462,7 @@ static void ask_all(struct backlog *backlog, double *values)
     values[HOLD_MS] = slowest_ms(backlog, hold, release, &values[RELEASE_MS]);
     for (size_t i = 0; i < ARRAY_LEN(questions); i++)
         values[questions[i].id] = slowest_ms(backlog, questions[i].ask, NULL, NULL);
+    values[TOLD_RATIO] = told_ratio(backlog);
     values[CLI_MS] = slowest_cli_ms(backlog);
 }
 
