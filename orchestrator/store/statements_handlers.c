@@ -20,10 +20,12 @@ const struct stmt handler_stmts[HANDLER_STMT_COUNT] = {
     [HANDLER_TIMES] = { "handler_times", 2, { OID_TEXT, OID_INT8 },
         "SELECT t.from_at, t.until_at FROM (SELECT o.from_at, o.until_at FROM handler_hold o"
         " WHERE o.handler = $1 ORDER BY o.from_at DESC LIMIT $2) t ORDER BY t.from_at" },
-    /* Sagas without an owner that wait for handlers, as the last analysis of the index found. */
+    /* Sagas without an owner that wait for handlers: as many to a page of the index as its last analysis
+     * found, as the planner reckons; since then it may have grown many times over. */
     [HANDLER_LET_GO_ABOUT] = { "handler_let_go_about", 0, { 0 },
-        "SELECT greatest(c.reltuples, 0)::int8 FROM pg_class c"
-        " WHERE c.oid = 'saga_waiting'::regclass" },
+        "SELECT coalesce((SELECT (c.reltuples / c.relpages * pg_relation_size(c.oid)"
+        " / current_setting('block_size')::int)::int8 FROM pg_class c"
+        " WHERE c.oid = 'saga_waiting'::regclass AND c.relpages > 0 AND c.reltuples > 0), 0)" },
     /* clang-format on */
 };
 static_assert(HANDLER_LET_GO_ABOUT + 1 == HANDLER_STMT_COUNT, "one row for each handler_stmt_id");
