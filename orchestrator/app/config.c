@@ -101,6 +101,10 @@ const struct config_option config_options[CONFIG_COUNT] = {
         " nothing although the saga was purged: a time such as 90d, or forever. A rule does not run if its topic keeps"
         " records for longer; of a topic that keeps them for ever (or is compacted) only forever"
         " is long enough." },
+    [CONFIG_AUDIT_RETENTION] = { "audit-retention", "SAGAD_AUDIT_RETENTION", CONFIG_TYPE_MEMORY,
+        "400d", DAY, 10 * DECADE, false, BOTH,
+        "How long it is kept who did what (sagactl audit): a time such as 400d, or forever. What was"
+        " asked of a saga is kept at least as long as the saga's rows are." },
     [CONFIG_RETENTION] = { "retention", "SAGAD_RETENTION", CONFIG_TYPE_DURATION, "0", 0,
         10 * DECADE, false, BOTH,
         "Age after their end at which sagas are purged: row, journal and late reports go, the key"

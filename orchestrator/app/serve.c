@@ -296,11 +296,13 @@ static int start_retention(struct serve *serve, const struct serve_options *opti
                            struct err *err)
 {
     const int64_t age_ms = config_number(options->config, CONFIG_RETENTION);
+    const int64_t audit_ms = config_number(options->config, CONFIG_AUDIT_RETENTION);
     const struct retention_options retention_options = {
         .conninfo = options->conninfo,
         .node = serve->node,
         .age_ms = age_ms ? age_ms : -1,
         .key_memory_ms = config_number(options->config, CONFIG_KEY_MEMORY),
+        .audit_ms = audit_ms > 0 ? audit_ms : 0, /* for ever */
         .archive = config_text(options->config, CONFIG_RETENTION_ARCHIVE),
         .ended = sagas_ended,
         .ended_ctx = serve->engine,

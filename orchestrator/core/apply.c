@@ -1,3 +1,4 @@
+#include "core/options.h"
 #include "core/saga_internal.h"
 
 #include <inttypes.h>
@@ -138,6 +139,7 @@ bool entry_input(const struct journal_entry *entry, enum saga_input *ret)
     case ENTRY_SIGNAL:
     case ENTRY_RECEIVE:
     case ENTRY_SUSPECT:
+    case ENTRY_OPTIONS:
     case ENTRY_END: /* by what is left: saga_end_input */
     case ENTRY_KIND_COUNT:
         break;
@@ -692,6 +694,34 @@ static int apply_end(struct saga *saga, const struct journal_entry *entry, struc
     return saga_move(saga, input, err);
 }
 
+/* Other numbers from here on. A deadline that was acted upon, or waits for the pivot, begins anew.
+ */
+static int apply_options(struct saga *saga, const struct journal_entry *entry, struct err *err)
+{
+    struct saga_options options;
+    if (entry->step < -1 || (entry->step >= 0 && !has_step(saga, entry)) ||
+        !options_read(&entry->output, &options))
+        return corrupt(saga, entry, err, "options of step %d that cannot be read", entry->step);
+    if (options.deadline_ms != OPTIONS_SAME) {
+        if (saga->at.phase != SAGA_RUNNING)
+            return corrupt(saga, entry, err, "a deadline after it turned back");
+        saga->deadline_seq = entry->seq;
+        saga->deadline_parked = false;
+        saga->overdue_seq = 0;
+    }
+    if (!options_of_operations(&options))
+        return 0;
+    if (!saga->options)
+        saga->options = options_copy(saga->base);
+    if (!saga->options)
+        return err_set(err, ERR_NOMEM, "saga: memory is out");
+    saga->definition = saga->options;
+    if (!options_apply(saga->options, entry->step, &options))
+        return corrupt(saga, entry, err, "options of an operation that step %d has not",
+                       entry->step);
+    return 0;
+}
+
 static int64_t text_bytes(const char *text)
 {
     return text ? (int64_t)strlen(text) : 0;
@@ -741,6 +771,8 @@ int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err)
         return apply_receive(saga, entry, err);
     case ENTRY_SUSPECT:
         return apply_suspect(saga, entry, err);
+    case ENTRY_OPTIONS:
+        return apply_options(saga, entry, err);
     case ENTRY_END:
         return apply_end(saga, entry, err);
     case ENTRY_KIND_COUNT:

@@ -226,6 +226,20 @@ static const struct verb_rule verbs[] = {
     { VERB_SIGNAL, COMPENSATED, "refused: the end is final", "SIGNAL_NOT_ALLOWED" },
     { VERB_SIGNAL, ABANDONED,   "refused: the end is final", "SIGNAL_NOT_ALLOWED" },
 
+    { VERB_OPTIONS, RUNNING,
+      "other numbers for what it has yet to do: its deadline, retry budgets, back-off, leases; nothing if "
+      "it has them already", NULL },
+    { VERB_OPTIONS, COMPENSATING,
+      "other numbers for what it has yet to take back; OPTIONS_NOT_ALLOWED for a deadline, which counts "
+      "no more", NULL },
+    { VERB_OPTIONS, PARKED_RUNNING,
+      "as in RUNNING; it stays parked, and a retry begins with the new numbers", NULL },
+    { VERB_OPTIONS, PARKED_COMPENSATING,
+      "as in COMPENSATING; it stays parked, and a retry begins with the new numbers", NULL },
+    { VERB_OPTIONS, SUCCEEDED,   "refused: the end is final", "OPTIONS_NOT_ALLOWED" },
+    { VERB_OPTIONS, COMPENSATED, "refused: the end is final", "OPTIONS_NOT_ALLOWED" },
+    { VERB_OPTIONS, ABANDONED,   "refused: the end is final", "OPTIONS_NOT_ALLOWED" },
+
     { VERB_REPORT, RUNNING,
       "a live lease: recorded, and what follows; a lost one: settles its unknown,"
       " or is evidence", NULL },
@@ -282,7 +296,8 @@ _Static_assert(ARRAY_LEN(input_names) == IN_COUNT, "a name for each input");
 static const char *const verb_names[] = {
     [VERB_CANCEL] = "cancel", [VERB_RETRY] = "retry",     [VERB_RESOLVE] = "resolve",
     [VERB_SKIP] = "skip",     [VERB_ABANDON] = "abandon", [VERB_SUSPEND] = "suspend",
-    [VERB_RESUME] = "resume", [VERB_SIGNAL] = "signal",   [VERB_REPORT] = "report",
+    [VERB_RESUME] = "resume", [VERB_SIGNAL] = "signal",   [VERB_OPTIONS] = "set-options",
+    [VERB_REPORT] = "report",
 };
 _Static_assert(ARRAY_LEN(verb_names) == VERB_COUNT, "a name for each verb");
 

@@ -62,6 +62,7 @@ enum verb {
     VERB_SUSPEND,
     VERB_RESUME,
     VERB_SIGNAL,
+    VERB_OPTIONS,
     VERB_REPORT,
     VERB_COUNT
 };

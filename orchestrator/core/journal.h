@@ -36,7 +36,7 @@ struct journal_entry {
     enum outcome outcome; /* LEASE: how it ended; LATE_REPORT: what was reported */
     int64_t finished_at_ms;
     int64_t retry_at_ms;              /* not tried again before; 0: at once */
-    struct bytes output;              /* owned; SIGNAL: its payload */
+    struct bytes output;              /* owned; SIGNAL: its payload; OPTIONS: its text */
     char *error_code, *error_message; /* what a person asked for: message is the reason given */
     uint8_t reason;                   /* COMPENSATE, PENDING: enum cause; PARK: enum park_reason */
     int64_t about;                    /* LATE_REPORT: seq of the lease; RECEIVE: of the SIGNAL */
@@ -50,6 +50,9 @@ static inline bool entry_has_cause(enum entry_kind kind)
 {
     return kind == ENTRY_COMPENSATE || kind == ENTRY_PENDING;
 }
+
+/* Did a person ask for it? Then it is a line of the audit. */
+bool entry_is_asked(const struct journal_entry *entry);
 
 /* The saga row beside its journal. Strings owned. */
 struct saga_row {

@@ -289,17 +289,24 @@ int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation 
     return until;
 }
 
-int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq)
+/* since_ms: not before, also of a suspension that had begun by then. */
+static int64_t suspended_since_ms(const struct saga *saga, int64_t since_seq, int64_t since_ms)
 {
     int64_t sum = 0;
     for (int64_t seq = saga->resumed_seq; seq > since_seq; seq--) {
         const struct journal_entry *entry = &saga_slot(saga, seq)->entry;
         /* Before it was to begin nothing was lost. */
         int64_t from_ms = larger(finished_at(saga, entry->about), saga->row.start_at_ms);
+        from_ms = larger(from_ms, since_ms);
         if (entry->kind == ENTRY_RESUME && entry->about)
             sum += larger(entry->finished_at_ms - from_ms, 0);
     }
     return sum;
+}
+
+int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq)
+{
+    return suspended_since_ms(saga, since_seq, 0);
 }
 
 /* What the operation came after, that decision at the earliest. */
@@ -398,16 +405,16 @@ static int64_t wait_end_ms(const struct saga *saga, size_t step, enum operation 
     return left_ms > 0 ? held_until(held, from_ms, left_ms) : at_ms;
 }
 
-/* Of all its operations, each moment once, as near as that is known: two that waited side by side
- * were granted one after the other. */
-static int64_t held_of_saga_ms(const struct saga *saga)
+/* Of all its operations, after that moment, each moment once, as near as that is known: two that
+ * waited side by side were granted one after the other. */
+static int64_t held_of_saga_ms(const struct saga *saga, int64_t since_seq, int64_t since_ms)
 {
     int64_t sum = 0;
-    for (int64_t seq = saga->held_seq; seq;) {
+    for (int64_t seq = saga->held_seq; seq > since_seq;) {
         const struct slot *slot = saga_slot(saga, seq);
         const struct slot *before = saga_slot(saga, slot->held_before_seq);
-        int64_t most = before ? slot->entry.leased_at_ms - before->entry.leased_at_ms : INT64_MAX;
-        sum += smaller(slot->entry.held_ms, larger(most, 0));
+        int64_t from_ms = larger(before ? before->entry.leased_at_ms : 0, since_ms);
+        sum += smaller(slot->entry.held_ms, larger(slot->entry.leased_at_ms - from_ms, 0));
         seq = slot->held_before_seq;
     }
     return sum;
@@ -417,13 +424,14 @@ static int64_t held_of_saga_ms(const struct saga *saga)
  * over with it. */
 int64_t plan_deadline_ms(const struct saga *saga)
 {
+    int64_t set_seq = saga->deadline_seq, set_ms = finished_at(saga, set_seq);
     if (!saga->row.deadline_at_ms)
         return 0;
-    int64_t deadline =
-        saga->row.deadline_at_ms + plan_suspended_ms(saga, 0) + held_of_saga_ms(saga);
+    int64_t deadline = saga->row.deadline_at_ms + suspended_since_ms(saga, set_seq, set_ms) +
+                       held_of_saga_ms(saga, set_seq, set_ms);
     int64_t last = deadline;
     const struct slot *told = saga_slot(saga, saga->held_seq);
-    int64_t from_ms = told ? told->entry.leased_at_ms : 0;
+    int64_t from_ms = larger(told ? told->entry.leased_at_ms : 0, set_ms);
     for (struct turn turn = plan_turns(saga); plan_next(saga, &turn);)
         if (plan_is_free(saga, &turn))
             last = larger(last, wait_end_ms(saga, turn.step, turn.operation, from_ms, deadline));
@@ -486,6 +494,19 @@ bool plan_receives(const struct saga *saga, int64_t now_ms, size_t *ret_step)
     return false;
 }
 
+int64_t plan_retry_until_ms(const struct saga *saga, size_t step, enum operation operation)
+{
+    const struct attempts *attempts = saga_attempts(saga, step, operation);
+    const struct slot *first = saga_slot(saga, attempts->budget_seq);
+    if (!first)
+        return 0;
+    return wait_end_ms(saga, step, operation, 0,
+                       retry_until_ms(&saga_rule(saga, step, operation)->retry,
+                                      first->entry.leased_at_ms) +
+                           plan_suspended_ms(saga, attempts->budget_seq) +
+                           plan_held_ms(saga, step, operation, attempts->budget_seq));
+}
+
 /* The end of its budget, of the time in which it must begin, or of the window of its key: the
  * first.
  */
@@ -504,10 +525,7 @@ static enum stop time_stop(const struct saga *saga, size_t step, enum operation 
         if (retry_is_spent(&rule->retry, attempts->budget_tries, first_ms, first_ms))
             *ret_at_ms = plan_since_ms(saga, step, operation);
         else
-            *ret_at_ms = wait_end_ms(saga, step, operation, 0,
-                                     retry_until_ms(&rule->retry, first_ms) +
-                                         plan_suspended_ms(saga, attempts->budget_seq) +
-                                         plan_held_ms(saga, step, operation, attempts->budget_seq));
+            *ret_at_ms = plan_retry_until_ms(saga, step, operation);
     } else if (rule->start_timeout_ms && attempts->tries == 0 && saga->row.started_at_ms) {
         why = STOP_START_TIMEOUT;
         *ret_at_ms = plan_since_ms(saga, step, operation);

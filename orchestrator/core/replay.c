@@ -1,3 +1,4 @@
+#include "core/options.h"
 #include "core/saga_internal.h"
 
 #include <inttypes.h>
@@ -36,7 +37,8 @@ static bool summaries_equal(const struct saga *a, const struct saga *b)
            a->moved_seq == b->moved_seq && a->resumed_seq == b->resumed_seq &&
            a->pending_seq == b->pending_seq && a->deadline_parked == b->deadline_parked &&
            a->action_lost == b->action_lost && a->overdue_seq == b->overdue_seq &&
-           a->signals_kept == b->signals_kept;
+           a->signals_kept == b->signals_kept && a->deadline_seq == b->deadline_seq &&
+           options_equal(a->definition, b->definition);
 }
 
 /* The end is the row's to say: what ended the last lease may not have known that it was. */
@@ -86,6 +88,11 @@ static int check_row(const struct saga *saga, struct err *err)
             row->park_reason ? park_reason_name(row->park_reason) : "not parked", saga->count,
             saga_state_name(at->state), saga_state_name(at->phase),
             at->reason ? park_reason_name(at->reason) : "not parked");
+    struct saga_options options;
+    if (saga->deadline_seq &&
+        (!options_read(&saga_slot(saga, saga->deadline_seq)->entry.output, &options) ||
+         options.deadline_ms != row->deadline_at_ms))
+        return wrong(saga, err, "its row has another deadline than its journal");
     if (at->doubt && !row->doubt)
         return wrong(saga, err, "its journal doubts, its row does not");
     bool terminal = saga_state_is_terminal(row->state);
@@ -130,7 +137,8 @@ int saga_check(const struct saga *saga, struct err *err)
     if (rc)
         return rc;
     /* The fold over the same entries, from nothing, must come to the same. */
-    struct saga again = { .definition = saga->definition,
+    struct saga again = { .definition = saga->base,
+                          .base = saga->base,
                           .row = saga->row,
                           .slots = saga->slots,
                           .count = saga->count,
@@ -147,6 +155,7 @@ int saga_check(const struct saga *saga, struct err *err)
         rc = wrong(saga, err, "the copy differs from its journal");
     mem_free(again.steps);
     mem_free(again.probes);
+    mem_free(again.options);
     return rc;
 }
 

@@ -21,7 +21,7 @@ static struct saga *saga_alloc(const struct definition *definition)
     struct saga *saga = mem_calloc(1, sizeof *saga);
     if (!saga)
         return NULL;
-    saga->definition = definition;
+    saga->definition = saga->base = definition;
     saga->steps = mem_calloc(definition->step_count, sizeof *saga->steps);
     if (!saga->steps || saga_probes_alloc(saga))
         return saga_free(saga);
@@ -73,6 +73,7 @@ struct saga *saga_free(struct saga *saga)
     mem_free(saga->slots);
     mem_free(saga->steps);
     mem_free(saga->probes);
+    mem_free(saga->options);
     saga_row_done(&saga->row);
     mem_free(saga);
     return NULL;
@@ -85,7 +86,7 @@ const struct saga_row *saga_row(const struct saga *saga)
 
 const struct definition *saga_definition(const struct saga *saga)
 {
-    return saga->definition;
+    return saga->base;
 }
 
 int64_t saga_last_seq(const struct saga *saga)

@@ -25,6 +25,7 @@
 #include "core/definition.h"
 #include "core/fsm.h"
 #include "core/journal.h"
+#include "core/options.h"
 
 enum { TRANSITION_APPENDS_MAX = 6, TRANSITION_INPUTS_MAX = 6 };
 
@@ -56,7 +57,8 @@ struct transition {
     bool changes_row;
     bool phase_change;
     enum saga_state state_from, phase_from;
-    bool ends; /* the new state is terminal: ended_at, and saga_key.final_state */
+    bool sets_deadline; /* and deadline_at, to that of saga_row(saga); 0: none any more */
+    bool ends;          /* the new state is terminal: ended_at, and saga_key.final_state */
     /* 4. A report that came after the end: one late_report row, and saga.doubt. */
     bool late_row;
     struct late_report {
@@ -189,6 +191,14 @@ MUST_USE int saga_on_suspend(struct saga *saga, const char *actor, const char *r
 MUST_USE int saga_on_resume(struct saga *saga, const char *actor, const char *reason,
                             int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
                             struct err *err);
+
+/* Other numbers from here on (core/options.h), of one step or (NULL) of all. ACCEPTED; NOTHING if
+ * it has them already; ERR_NOT_FOUND: no such step; ERR_INVALID names the field, as registration
+ * would have; ERR_PRECONDITION with reason OPTIONS_NOT_ALLOWED. */
+MUST_USE int saga_on_options(struct saga *saga, const char *step,
+                             const struct saga_options *options, const char *actor,
+                             const char *reason, int64_t now_ms, struct transition *ret,
+                             enum verdict *ret_verdict, struct err *err);
 
 /* What somebody outside tells a saga. Borrowed. */
 struct signal {

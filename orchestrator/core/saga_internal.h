@@ -66,7 +66,9 @@ struct slot {
 };
 
 struct saga {
-    const struct definition *definition;
+    const struct definition *definition; /* `options` if there are any, else `base` */
+    const struct definition *base;       /* as it was registered */
+    struct definition *options; /* owned; with the numbers of OPTIONS entries; NULL: none */
     struct saga_row row;
     struct slot **slots; /* by seq - 1; each of its own, so that entries never move */
     size_t count, capacity;
@@ -86,6 +88,7 @@ struct saga {
     bool action_lost;        /* an action has a lost_seq */
     int64_t pending_seq;     /* the cancel that waits for the pivot, or did */
     int64_t overdue_seq;     /* the deadline that does, or did */
+    int64_t deadline_seq;    /* last OPTIONS that changed the deadline */
     int64_t signals_kept;    /* came, and were not received yet */
     struct step_summary *steps;
     /* The probes of each step's action and compensation: tries, budget and back-off alone. What a
@@ -154,7 +157,7 @@ MUST_USE int saga_apply_entry(struct saga *saga, int64_t seq, struct err *err);
 /* Takes the row of the transition table; ERR_INTERNAL if there is none. */
 MUST_USE int saga_move(struct saga *saga, enum saga_input input, struct err *err);
 /* The input that a decision entry stands for; false: it moves nothing (LEASE, LATE_REPORT, RESOLVE,
- * PROBE, MAYBE, PENDING, SIGNAL, RECEIVE, SUSPECT). */
+ * PROBE, MAYBE, PENDING, SIGNAL, RECEIVE, SUSPECT, OPTIONS). */
 bool entry_input(const struct journal_entry *entry, enum saga_input *ret);
 /* Is everything done, or taken back? Then the input that ends it. */
 bool saga_end_input(const struct saga *saga, enum saga_input *ret);
@@ -241,8 +244,11 @@ int64_t plan_suspended_ms(const struct saga *saga, int64_t since_seq);
  */
 int64_t plan_held_ms(const struct saga *saga, size_t step, enum operation operation,
                      int64_t since_seq);
-/* The deadline, without all that time; 0: none, INT64_MAX: not while a handler that it waits for is
- * braked. */
+/* The end of its retry budget, without all that time; 0: none has begun, INT64_MAX: not while its
+ * handler is braked. */
+int64_t plan_retry_until_ms(const struct saga *saga, size_t step, enum operation operation);
+/* The deadline, without all that time since it was last set; 0: none, INT64_MAX: not while a handler
+ * that it waits for is braked. */
 int64_t plan_deadline_ms(const struct saga *saga);
 /* Not grantable before; 0: no such wait. */
 int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation operation);
@@ -331,6 +337,13 @@ MUST_USE int decide_probe_answer(struct change *change, int64_t about, int step,
 /* What follows from a RESOLVE: the step is done or granted again, and a saga that stands for it
  * goes on. */
 MUST_USE int decide_settled(struct change *change, int step, enum operation operation, bool done);
+
+/* saga_operator.c */
+
+/* The verb x state table's word; non-zero where it refuses. */
+MUST_USE int saga_ask_table(const struct saga *saga, enum verb verb, struct err *err);
+/* -1 with ERR_NOT_FOUND when there is no such step. */
+int saga_find_step(const struct saga *saga, const char *name, struct err *err);
 
 /* saga_report.c */
 

@@ -4,8 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The verb x state table's word; non-zero where it refuses. */
-static int ask_table(const struct saga *saga, enum verb verb, struct err *err)
+int saga_ask_table(const struct saga *saga, enum verb verb, struct err *err)
 {
     const struct verb_rule *rule = verb_rule_find(verb, saga->at.state, saga->at.phase);
     if (!rule)
@@ -20,7 +19,7 @@ static int ask_table(const struct saga *saga, enum verb verb, struct err *err)
 int saga_on_cancel(struct saga *saga, const char *actor, const char *reason, int64_t now_ms,
                    struct transition *ret, enum verdict *ret_verdict, struct err *err)
 {
-    int rc = ask_table(saga, VERB_CANCEL, err);
+    int rc = saga_ask_table(saga, VERB_CANCEL, err);
     if (rc)
         return rc;
     if (saga->at.phase == SAGA_RUNNING && plan_pivot_is_done(saga))
@@ -52,8 +51,7 @@ int saga_on_cancel(struct saga *saga, const char *actor, const char *reason, int
     return 0;
 }
 
-/* -1 with ERR_NOT_FOUND when there is no such step. */
-static int find_step(const struct saga *saga, const char *name, struct err *err)
+int saga_find_step(const struct saga *saga, const char *name, struct err *err)
 {
     int step = definition_step_find(saga->definition, name);
     if (step < 0)
@@ -223,8 +221,8 @@ int saga_on_retry(struct saga *saga, const char *step, const char *actor, const 
                   int64_t now_ms, struct transition *ret, enum verdict *ret_verdict,
                   struct err *err)
 {
-    int asked = step ? find_step(saga, step, err) : -1;
-    int rc = step && asked < 0 ? (int)err->code : ask_table(saga, VERB_RETRY, err);
+    int asked = step ? saga_find_step(saga, step, err) : -1;
+    int rc = step && asked < 0 ? (int)err->code : saga_ask_table(saga, VERB_RETRY, err);
     if (rc)
         return rc;
     size_t current = 0;
@@ -328,8 +326,8 @@ static int check_resolution(const struct saga *saga, const struct resolution *re
 int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int64_t now_ms,
                     struct transition *ret, enum verdict *ret_verdict, struct err *err)
 {
-    int step = find_step(saga, resolution->step, err);
-    int rc = step < 0 ? (int)err->code : ask_table(saga, VERB_RESOLVE, err);
+    int step = saga_find_step(saga, resolution->step, err);
+    int rc = step < 0 ? (int)err->code : saga_ask_table(saga, VERB_RESOLVE, err);
     if (rc)
         return rc;
     enum operation operation = resolution->operation;
@@ -371,10 +369,10 @@ int saga_on_resolve(struct saga *saga, const struct resolution *resolution, int6
 int saga_on_skip(struct saga *saga, const char *step, const char *actor, const char *evidence,
                  int64_t now_ms, struct transition *ret, enum verdict *ret_verdict, struct err *err)
 {
-    int asked = step ? find_step(saga, step, err) : -1;
+    int asked = step ? saga_find_step(saga, step, err) : -1;
     if (step && asked < 0)
         return (int)err->code;
-    int rc = ask_table(saga, VERB_SKIP, err);
+    int rc = saga_ask_table(saga, VERB_SKIP, err);
     int current = saga->at.park_step;
     if (!rc)
         rc = check_live(saga, saga->forward_count ? -1 : current, err);
@@ -409,7 +407,7 @@ int saga_on_skip(struct saga *saga, const char *step, const char *actor, const c
 int saga_on_abandon(struct saga *saga, const char *actor, const char *reason, int64_t now_ms,
                     struct transition *ret, enum verdict *ret_verdict, struct err *err)
 {
-    int rc = ask_table(saga, VERB_ABANDON, err);
+    int rc = saga_ask_table(saga, VERB_ABANDON, err);
     if (!rc)
         rc = check_live(saga, -1, err);
     if (rc)
@@ -442,7 +440,7 @@ int saga_on_abandon(struct saga *saga, const char *actor, const char *reason, in
 static int check_suspended(const struct saga *saga, enum verb verb, const char *reason,
                            bool *ret_nothing, struct err *err)
 {
-    int rc = ask_table(saga, verb, err);
+    int rc = saga_ask_table(saga, verb, err);
     if (rc)
         return rc;
     bool parked = saga->at.state == SAGA_PARKED;

@@ -6,13 +6,9 @@
 /* Of a signal that was not taken yet. */
 static int check_state(const struct saga *saga, size_t step, struct err *err)
 {
-    const struct verb_rule *rule = verb_rule_find(VERB_SIGNAL, saga->at.state, saga->at.phase);
-    if (!rule)
-        return err_set(err, ERR_INTERNAL, "no rule for a signal while %s in %s",
-                       saga_state_name(saga->at.state), saga_state_name(saga->at.phase));
-    if (rule->reason)
-        return err_reason(err, ERR_PRECONDITION, rule->reason, "the saga is %s: %s",
-                          saga_state_name(saga->at.state), rule->does);
+    int rc = saga_ask_table(saga, VERB_SIGNAL, err);
+    if (rc)
+        return rc;
     if (saga_attempts(saga, step, OPERATION_ACTION)->passed_seq)
         return err_reason(err, ERR_PRECONDITION, "SIGNAL_NOT_ALLOWED",
                           "the saga went on without step \"%s\" when its time was over",

@@ -184,6 +184,8 @@ void saga_step_view(const struct saga *saga, size_t step, int64_t now_ms, struct
     };
     const struct slot *unknown = saga_slot(saga, action->unknown_seq);
     ret->suspect = ret->maybe && unknown && unknown->entry.kind == ENTRY_SUSPECT;
+    if (!saga_state_is_terminal(saga->at.state) && !shown->done && !shown->passed_seq)
+        ret->retry_until_ms = plan_retry_until_ms(saga, step, ret->operation);
     if (back)
         view_compensation(saga, step, now_ms, ret);
     else
@@ -299,6 +301,55 @@ void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *r
         view_wait_turn(saga, &turn, now_ms, &wait);
         keep_longest(ret, &wait);
     }
+}
+
+static enum operation_outcome operation_outcome(const struct saga *saga,
+                                                const struct attempts *attempts)
+{
+    if (attempts->open_seq)
+        return OPERATION_OPEN;
+    if (attempts->done)
+        return saga_slot(saga, attempts->done_seq)->entry.kind == ENTRY_SKIP ? OPERATION_SKIPPED
+                                                                             : OPERATION_DONE;
+    if (attempts->foreign)
+        return OPERATION_FOREIGN;
+    return attempts->unsettled > 0 ? OPERATION_MAYBE : OPERATION_NOT_DONE;
+}
+
+void saga_operation_view(const struct saga *saga, size_t step, enum operation operation,
+                         struct operation_view *ret)
+{
+    const struct attempts *attempts = saga_attempts(saga, step, operation);
+    struct operation_view view = { .outcome = operation_outcome(saga, attempts) };
+    for (size_t i = 0; i < saga->count; i++) {
+        const struct slot *slot = saga->slots[i];
+        const struct journal_entry *entry = &slot->entry;
+        if (entry->kind != ENTRY_LEASE || entry->step != (int)step ||
+            entry->operation != operation || entry->outcome == OUTCOME_RELEASED)
+            continue;
+        view.attempts++;
+        view.unknown += outcome_is_unknown(entry->outcome);
+        view.first = view.first ? view.first : entry;
+        view.last = entry;
+        if (slot->generation >= view.generations)
+            view.generations = slot->generation + 1;
+    }
+    if (attempts->done)
+        view.output = *saga_output_at(saga, attempts->done_seq);
+    *ret = view;
+}
+
+int saga_effect_left(const struct saga *saga)
+{
+    for (size_t i = 0; i < saga->definition->step_count; i++)
+        if (plan_needs_compensation(saga, i))
+            return (int)i;
+    return -1;
+}
+
+int64_t saga_deadline_ms(const struct saga *saga)
+{
+    return plan_deadline_ms(saga);
 }
 
 bool saga_is_past_pivot(const struct saga *saga)

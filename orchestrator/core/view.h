@@ -40,6 +40,7 @@ struct step_view { /* strings borrowed from the saga */
     int32_t tries;
     const struct journal_entry *last; /* last lease of that operation; NULL: none */
     int64_t next_ms;                  /* next try, probe or end of settle time; 0: none */
+    int64_t retry_until_ms; /* end of its retry budget; 0: none has begun, or it is over */
     bool maybe;
     bool suspect; /* maybe, by an attempt that was none of ours */
 };
@@ -83,6 +84,31 @@ void saga_wait_view(const struct saga *saga, int64_t now_ms, struct wait_view *r
 /* The cancel that waits for what becomes of the pivot, else the deadline that does; NULL: neither.
  */
 const struct journal_entry *saga_pending(const struct saga *saga);
+/* What became of an operation, for whoever compares it with the other side's books. Same order as
+ * in operator.proto, from 1. */
+enum operation_outcome {
+    OPERATION_OPEN,     /* somebody works on it */
+    OPERATION_DONE,     /* took effect */
+    OPERATION_NOT_DONE, /* has no effect, as far as it was tried */
+    OPERATION_MAYBE,    /* may have taken effect */
+    OPERATION_FOREIGN,  /* the effect is there, and not by us */
+    OPERATION_SKIPPED,  /* a compensation that a person did without */
+};
+struct operation_view { /* borrowed from the saga */
+    enum operation_outcome outcome;
+    int32_t attempts; /* leases that were not given back */
+    int32_t unknown;  /* of them: that ended unknown, whatever was found out later */
+    const struct journal_entry *first, *last; /* of them; NULL: there was none */
+    int32_t generations;                      /* of the idempotency key, that attempts were told */
+    struct bytes output;                      /* of what is done */
+};
+/* ACTION or COMPENSATION. */
+void saga_operation_view(const struct saga *saga, size_t step, enum operation operation,
+                         struct operation_view *ret);
+/* A step that took effect or may have, and was not taken back: the first; -1: there is none. */
+int saga_effect_left(const struct saga *saga);
+/* When the deadline acts: without the time in which the saga was SUSPENDED; 0: none. */
+int64_t saga_deadline_ms(const struct saga *saga);
 /* Is the pivot done? */
 bool saga_is_past_pivot(const struct saga *saga);
 

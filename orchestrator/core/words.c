@@ -51,6 +51,7 @@ static const char *const entry_kinds[] = {
     [ENTRY_SIGNAL] = "SIGNAL",
     [ENTRY_RECEIVE] = "RECEIVE",
     [ENTRY_SUSPECT] = "SUSPECT",
+    [ENTRY_OPTIONS] = "OPTIONS",
 };
 _Static_assert(ARRAY_LEN(entry_kinds) == ENTRY_KIND_COUNT, "a name for each kind");
 

@@ -53,6 +53,7 @@ enum entry_kind {
     ENTRY_SIGNAL,      /* what step waits for came: its payload is kept until the step's turn */
     ENTRY_RECEIVE,     /* step waited for the signal at `about`, and is done */
     ENTRY_SUSPECT, /* the first entry of a saga that took over: each action may have run before */
+    ENTRY_OPTIONS, /* a person: other numbers from here on; output: which (options.h) */
     ENTRY_KIND_COUNT
 };
 

@@ -229,7 +229,8 @@ bool ctl_duration(const char *text, int64_t *ret_ms)
     static const struct {
         const char *name;
         double ms;
-    } units[] = { { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 } };
+    } units[] = { { "", 1000 },   { "ms", 1 },      { "s", 1000 },
+                  { "m", 60000 }, { "h", 3600000 }, { "d", 86400000 } };
     if (*text < '0' || *text > '9')
         return false;
     size_t size = strspn(text, "0123456789.");

@@ -10,7 +10,7 @@
 struct ctl;
 struct ctl_arguments;
 
-enum { CTL_POSITIONAL_MAX = 4, CTL_OPTIONS_MAX = 12, CTL_REPEATS_MAX = 16, CTL_EXIT_USAGE = 2 };
+enum { CTL_POSITIONAL_MAX = 4, CTL_OPTIONS_MAX = 16, CTL_REPEATS_MAX = 16, CTL_EXIT_USAGE = 2 };
 
 struct ctl_option {
     const char *name;  /* without dashes; NULL ends the list */
@@ -53,7 +53,7 @@ size_t ctl_option_all(const struct ctl_arguments *arguments, const char *name,
 /* The same as a number within [min, max]; `otherwise` when not given. */
 MUST_USE int ctl_option_number(const struct ctl_arguments *arguments, const char *name, int64_t min,
                                int64_t max, int64_t otherwise, int64_t *ret, struct err *err);
-/* "30", "0.5", "500ms", "2m", "1h" in milliseconds; false for anything else. */
+/* "30", "0.5", "500ms", "2m", "1h", "3d" in milliseconds; false for anything else. */
 MUST_USE bool ctl_duration(const char *text, int64_t *ret_ms);
 
 /* Overview of all verbs; the help of one. */

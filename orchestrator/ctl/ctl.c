@@ -443,5 +443,10 @@ int ctl_tell(struct ctl *ctl, const struct ctl_arguments *arguments,
     if (rc != 0)
         return rc;
     assert(saga);
-    return ctl_print_saga(ctl, request->done, saga);
+    rc = ctl_print_saga(ctl, request->done, saga);
+    if (rc != 0 || ctl->json || !request->note)
+        return rc;
+    CLEANUP(buf_done) struct buf text = { 0 };
+    request->note(saga, ctl_now_ms(), &text);
+    return ctl_print_text(&text);
 }

@@ -106,6 +106,8 @@ struct ctl_request {
     const ProtobufCMessage *message;
     Saga__V1__SagaRef **saga; /* where in the message */
     char **actor;
+    /* What else there is to say of the answer; NULL: nothing. Not with -o json. */
+    void (*note)(const Saga__V1__Saga *saga, int64_t now_ms, struct buf *out);
 };
 MUST_USE int ctl_tell(struct ctl *ctl, const struct ctl_arguments *arguments,
                       const struct ctl_request *request);

@@ -87,6 +87,14 @@ bool name_saga_state_read(const char *text, Saga__V1__SagaState *ret)
     return value >= 0;
 }
 
+bool name_operation_read(const char *text, Saga__V1__OperationKind *ret)
+{
+    int value = value_of(&saga__v1__operation_kind__descriptor, text, "OPERATION_KIND_");
+    if (value >= 0)
+        *ret = (Saga__V1__OperationKind)value;
+    return value >= 0;
+}
+
 bool name_letter_state_read(const char *text, Saga__V1__DeadLetter__State *ret)
 {
     int value = value_of(&saga__v1__dead_letter__state__descriptor, text, "STATE_");

@@ -21,6 +21,8 @@ const char *name_kafka_request_state(Saga__V1__KafkaRequest__State state);
 const char *name_letter_state(Saga__V1__DeadLetter__State state);
 /* "PARKED", "parked" or "SAGA_STATE_PARKED"; false for anything else. */
 MUST_USE bool name_saga_state_read(const char *text, Saga__V1__SagaState *ret);
+/* "ACTION" or "action" */
+MUST_USE bool name_operation_read(const char *text, Saga__V1__OperationKind *ret);
 /* "OPEN", "open" or "STATE_OPEN" */
 MUST_USE bool name_letter_state_read(const char *text, Saga__V1__DeadLetter__State *ret);
 

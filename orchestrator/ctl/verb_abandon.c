@@ -17,7 +17,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
         return ctl_print_misuse("abandon needs --reason: it cannot be taken back");
     return ctl_tell(ctl, arguments,
                     &(struct ctl_request){ "/saga.v1.OperatorService/AbandonSaga", "abandoned",
-                                           &request.base, &request.saga, &request.actor });
+                                           &request.base, &request.saga, &request.actor, NULL });
 }
 
 const struct ctl_verb verb_abandon = {

@@ -16,6 +16,7 @@ static const struct ctl_option options[] = {
     { "validate-only", NULL, false, "check, and store nothing" },
     { "keep-current", NULL, false, "new sagas stay on the revision that they take now" },
     { "breaking-ok", NULL, false, "also where a change is BREAKING" },
+    { "reason", "TEXT", false, "why; kept in the audit" },
     SOURCE_OPTIONS,
     { NULL, NULL, false, NULL },
 };
@@ -24,6 +25,8 @@ struct apply {
     struct ctl *ctl;
     struct source source;
     const char *namespace_; /* NULL: as the source says */
+    const char *reason;     /* NULL: not said */
+    char actor[CTL_ACTOR_SIZE];
     bool validate_only, keep_current, breaking_ok;
     json_t *answers; /* with -o json */
     struct buf text; /* else */
@@ -36,6 +39,9 @@ static int call(struct apply *apply, Saga__V1__RegisterDefinitionRequest *reques
     struct err err;
     request->descriptors = (ProtobufCBinaryData){ set->size, set->data };
     request->keep_current = apply->keep_current;
+    request->actor = apply->actor;
+    if (apply->reason)
+        request->reason = (char *)apply->reason;
     int rc = ctl_call(apply->ctl, "/saga.v1.DefinitionService/RegisterDefinition", &request->base,
                       &saga__v1__register_definition_response__descriptor, ret);
     if (rc != 0 || ((*ret)->registered && (*ret)->registered->definition))
@@ -200,6 +206,8 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
         (void)ctl_print_error(&err);
         return CTL_EXIT_FAILED; /* the file is wrong, not the usage */
     }
+    ctl_actor(apply.actor);
+    apply.reason = ctl_option(arguments, "reason");
     apply.validate_only = ctl_option(arguments, "validate-only") != NULL;
     apply.keep_current = ctl_option(arguments, "keep-current") != NULL;
     apply.breaking_ok = ctl_option(arguments, "breaking-ok") != NULL;

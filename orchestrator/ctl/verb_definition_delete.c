@@ -8,9 +8,13 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     Saga__V1__DeleteRevisionRequest request = SAGA__V1__DELETE_REVISION_REQUEST__INIT;
     CLEANUP(ctl_message_free_p) Saga__V1__DeleteRevisionResponse *response = NULL;
     CLEANUP(buf_done) struct buf text = { 0 };
+    char actor[CTL_ACTOR_SIZE];
     int rc = definition_revision_read(arguments->positional[1], &request.revision);
     if (rc != 0)
         return rc;
+    ctl_actor(actor);
+    request.actor = actor;
+    (void)ctl_take_text(arguments, "reason", &request.reason); /* it need not be given */
     if (ctl->namespace_)
         request.namespace_ = (char *)ctl->namespace_;
     request.name = (char *)arguments->positional[0];
@@ -25,12 +29,17 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     return ctl_print_text(&text);
 }
 
+static const struct ctl_option options[] = {
+    { "reason", "TEXT", false, "why; kept in the audit" },
+    { NULL, NULL, false, NULL },
+};
+
 const struct ctl_verb verb_definition_delete = {
     "definition delete",
     "NAME REVISION",
     2,
     2,
-    NULL,
+    options,
     "forget a revision that no saga has and that new sagas do not take\n"
     "\n"
     "The last one goes with the definition.",

@@ -27,9 +27,13 @@ static int tell(struct ctl *ctl, const char *method, const ProtobufCMessage *req
 static int run_promote(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
     Saga__V1__PromoteDefinitionRequest request = SAGA__V1__PROMOTE_DEFINITION_REQUEST__INIT;
+    char actor[CTL_ACTOR_SIZE];
     int rc = definition_revision_read(arguments->positional[1], &request.revision);
     if (rc != 0)
         return rc;
+    ctl_actor(actor);
+    request.actor = actor;
+    (void)ctl_take_text(arguments, "reason", &request.reason); /* it need not be given */
     if (ctl->namespace_)
         request.namespace_ = (char *)ctl->namespace_;
     request.name = (char *)arguments->positional[0];
@@ -54,6 +58,10 @@ static int run_pause(struct ctl *ctl, const struct ctl_arguments *arguments)
 static int run_resume(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
     Saga__V1__ResumeDefinitionRequest request = SAGA__V1__RESUME_DEFINITION_REQUEST__INIT;
+    char actor[CTL_ACTOR_SIZE];
+    ctl_actor(actor);
+    request.actor = actor;
+    (void)ctl_take_text(arguments, "reason", &request.reason); /* it need not be given */
     if (ctl->namespace_)
         request.namespace_ = (char *)ctl->namespace_;
     request.name = (char *)arguments->positional[0];
@@ -66,12 +74,17 @@ static const struct ctl_option pause_options[] = {
     { NULL, NULL, false, NULL },
 };
 
+static const struct ctl_option options[] = {
+    { "reason", "TEXT", false, "why; kept in the audit" },
+    { NULL, NULL, false, NULL },
+};
+
 const struct ctl_verb verb_definition_promote = {
     "definition promote",
     "NAME REVISION",
     2,
     2,
-    NULL,
+    options,
     "new sagas take this revision; an older one is the rollback\n"
     "\n"
     "Sagas that run stay on the revision that they started with.",
@@ -91,6 +104,6 @@ const struct ctl_verb verb_definition_pause = {
 };
 
 const struct ctl_verb verb_definition_resume = {
-    "definition resume", "NAME", 1, 1, NULL, "new sagas of a paused definition start again",
+    "definition resume", "NAME", 1, 1, options, "new sagas of a paused definition start again",
     run_resume,
 };

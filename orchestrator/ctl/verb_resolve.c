@@ -1,6 +1,7 @@
 /* sagactl resolve: settles with evidence what became of a step. */
 #include "ctl/ctl.h"
 #include "ctl/ctl_payload.h"
+#include "ctl/resolve_file.h"
 #include "ctl/verbs.h"
 
 #include <assert.h>
@@ -22,6 +23,11 @@ static const struct ctl_option options[] = {
       "what the action would have answered, as JSON if the definition says its type; - reads "
       "stdin" },
     { "result-file", "FILE", false, "the same from a file" },
+    { "file", "FILE", false,
+      "verdicts of many sagas, as CSV: instead of all of the above but --step" },
+    { "definition", "NAME", false, "with --file: of rows that do not say" },
+    { "dry-run", NULL, false, "with --file: say what would become of it, and change nothing" },
+    { "skip-bad", NULL, false, "with --file: go on without rows that cannot be used" },
     CTL_RUN_OPTION,
     { NULL, NULL, false, NULL },
 };
@@ -81,8 +87,42 @@ static int make_output(struct ctl *ctl, const struct ctl_arguments *arguments,
                                       "the result", &given, output);
 }
 
+/* What goes with the other way to say it alone. */
+static const char *misplaced(const struct ctl_arguments *arguments, const char *const *names)
+{
+    for (; *names; names++)
+        if (ctl_option(arguments, *names))
+            return *names;
+    return NULL;
+}
+
+static int run_file(struct ctl *ctl, const struct ctl_arguments *arguments)
+{
+    static const char *const of_one[] = { "happened", "did-not-happen", "compensation",
+                                          "action",   "fence",          "evidence",
+                                          "result",   "result-file",    "run",
+                                          NULL };
+    const struct resolve_file_options file = {
+        .path = ctl_option(arguments, "file"),
+        .definition = ctl_option(arguments, "definition"),
+        .step = ctl_option(arguments, "step"),
+        .dry_run = ctl_option(arguments, "dry-run") != NULL,
+        .skip_bad = ctl_option(arguments, "skip-bad") != NULL,
+    };
+    if (arguments->count || misplaced(arguments, of_one))
+        return ctl_print_misuse("--file says of which sagas and what: only --definition, --step, "
+                                "--dry-run and --skip-bad go with it");
+    return resolve_file_run(ctl, &file);
+}
+
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
+    static const char *const of_file[] = { "definition", "dry-run", "skip-bad", NULL };
+    if (ctl_option(arguments, "file"))
+        return run_file(ctl, arguments);
+    if (!arguments->count || misplaced(arguments, of_file))
+        return ctl_print_misuse(arguments->count ? "that goes with --file alone"
+                                                 : "resolve needs the saga's KEY, or --file");
     CLEANUP(ctl_bytes_done) struct bytes output = { NULL, 0 };
     Saga__V1__ResolveStepRequest request = SAGA__V1__RESOLVE_STEP_REQUEST__INIT;
     struct err err;
@@ -94,13 +134,13 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     request.output = (ProtobufCBinaryData){ .len = output.size, .data = output.data };
     return ctl_tell(ctl, arguments,
                     &(struct ctl_request){ "/saga.v1.OperatorService/ResolveStep", "resolved",
-                                           &request.base, &request.saga, &request.actor });
+                                           &request.base, &request.saga, &request.actor, NULL });
 }
 
 const struct ctl_verb verb_resolve = {
     "resolve",
-    "[DEFINITION] KEY",
-    1,
+    "[DEFINITION] KEY | --file FILE",
+    0,
     2,
     options,
     "settle what became of a step whose outcome is unknown\n"
@@ -112,6 +152,16 @@ const struct ctl_verb verb_resolve = {
     "effect that is not ours (FOREIGN_EFFECT) and a late report that speaks against the record\n"
     "(LATE_EFFECT), and for what a saga is in doubt of: an unconfirmed step, a compensation that "
     "was\n"
-    "skipped. Who says so is $SAGACTL_ACTOR or the user of this machine.",
+    "skipped. Who says so is $SAGACTL_ACTOR or the user of this machine.\n"
+    "\n"
+    "--file: the first line names the columns: verdict (DID_HAPPEN, DID_NOT_HAPPEN, UNKNOWN), "
+    "saga_id or\n"
+    "uid; optional definition, run, step, operation, fence, result, evidence; others are passed "
+    "over, so a\n"
+    "file that sagactl export wrote does, with a verdict in each line. Give the fence: what came "
+    "after that\n"
+    "attempt is then not settled by it. The journal keeps file, line and SHA-256. Every row is "
+    "looked at\n"
+    "before the first is settled; the same command again goes on where it was interrupted.",
     run,
 };

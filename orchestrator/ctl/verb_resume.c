@@ -16,7 +16,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     (void)ctl_take_text(arguments, "reason", &request.reason); /* or not */
     return ctl_tell(ctl, arguments,
                     &(struct ctl_request){ "/saga.v1.OperatorService/ResumeSaga", "resumed",
-                                           &request.base, &request.saga, &request.actor });
+                                           &request.base, &request.saga, &request.actor, NULL });
 }
 
 const struct ctl_verb verb_resume = {

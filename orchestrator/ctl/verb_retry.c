@@ -3,6 +3,7 @@
 #include "ctl/verbs.h"
 
 #include <saga/v1/operator.pb-c.h>
+#include <string.h>
 
 static const struct ctl_option options[] = {
     { "step", "NAME", false, "which step (default: the one that the saga stands at)" },
@@ -11,6 +12,27 @@ static const struct ctl_option options[] = {
     { NULL, NULL, false, NULL },
 };
 
+/* That the budget is fresh, and how long it is where it has begun already. */
+static void write_budget(const Saga__V1__Saga *saga, int64_t now_ms, struct buf *out)
+{
+    const char *step = saga->waiting ? saga->waiting->step : "";
+    for (size_t i = 0; i < saga->n_steps; i++) {
+        const Saga__V1__StepStatus *status = saga->steps[i];
+        if (strcmp(status->name, step) != 0)
+            continue;
+        buf_text(out, "step ");
+        screen_text(out, step);
+        buf_text(out, " has a fresh retry budget, ");
+        if (status->retry_until_time) {
+            buf_text(out, "until ");
+            screen_time(out, status->retry_until_time, now_ms);
+            buf_text(out, "\n");
+        } else {
+            buf_text(out, "which begins with its next attempt\n");
+        }
+    }
+}
+
 static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
 {
     Saga__V1__RetryStepRequest request = SAGA__V1__RETRY_STEP_REQUEST__INIT;
@@ -18,7 +40,8 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
     (void)ctl_take_text(arguments, "reason", &request.reason); /* or not */
     return ctl_tell(ctl, arguments,
                     &(struct ctl_request){ "/saga.v1.OperatorService/RetryStep", "tried again",
-                                           &request.base, &request.saga, &request.actor });
+                                           &request.base, &request.saga, &request.actor,
+                                           write_budget });
 }
 
 const struct ctl_verb verb_retry = {

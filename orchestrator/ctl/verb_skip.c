@@ -19,7 +19,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
         return ctl_print_misuse("skip needs --evidence: why it is not needed");
     return ctl_tell(ctl, arguments,
                     &(struct ctl_request){ "/saga.v1.OperatorService/SkipCompensation", "skipped",
-                                           &request.base, &request.saga, &request.actor });
+                                           &request.base, &request.saga, &request.actor, NULL });
 }
 
 const struct ctl_verb verb_skip = {

@@ -18,7 +18,7 @@ static int run(struct ctl *ctl, const struct ctl_arguments *arguments)
             "suspend needs --reason: whoever finds it parked wants to know why");
     return ctl_tell(ctl, arguments,
                     &(struct ctl_request){ "/saga.v1.OperatorService/SuspendSaga", "suspended",
-                                           &request.base, &request.saga, &request.actor });
+                                           &request.base, &request.saga, &request.actor, NULL });
 }
 
 const struct ctl_verb verb_suspend = {

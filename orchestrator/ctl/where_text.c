@@ -170,6 +170,46 @@ void where_write_pending(const Saga__V1__Saga *saga, const struct where_view *vi
     buf_text(out, "\n");
 }
 
+static void write_related_saga(const Saga__V1__Saga *saga, const Saga__V1__RelatedSaga *other,
+                               const struct where_view *view, struct buf *out)
+{
+    bool same_key = strcmp(other->saga_id, saga->saga_id) == 0 &&
+                    strcmp(other->definition, saga->definition) == 0;
+    if (same_key) {
+        buf_printf(out, "run %d", other->run);
+    } else {
+        screen_text(out, other->definition);
+        buf_text(out, " ");
+        screen_text(out, other->saga_id);
+        if (other->run > 1)
+            buf_printf(out, " (run %d)", other->run);
+    }
+    buf_text(out, ", ");
+    screen_styled(out, name_saga_state(other->state), style_saga_state(other->state), view->color);
+    buf_printf(out, "   %s\n", other->uid);
+}
+
+/* Whom it corrects or repeats, and who does so with it. */
+static void write_related(const Saga__V1__Saga *saga, const struct where_view *view,
+                          struct buf *out)
+{
+    if (*saga->related_saga) {
+        line_begin(out, "related");
+        buf_text(out, "to ");
+        if (saga->related) {
+            write_related_saga(saga, saga->related, view, out);
+        } else {
+            screen_text(out, saga->related_saga);
+            buf_text(out, ", which is not there any more\n");
+        }
+    }
+    for (size_t i = 0; i < saga->n_related_by; i++) {
+        line_begin(out, "related");
+        buf_text(out, "by ");
+        write_related_saga(saga, saga->related_by[i], view, out);
+    }
+}
+
 static void write_times(const Saga__V1__Saga *saga, const struct where_view *view, struct buf *out)
 {
     line_begin(out, "started");
@@ -197,11 +237,7 @@ static void write_times(const Saga__V1__Saga *saga, const struct where_view *vie
         }
         buf_text(out, "\n");
     }
-    if (*saga->related_saga) {
-        line_begin(out, "related");
-        screen_text(out, saga->related_saga);
-        buf_text(out, "\n");
-    }
+    write_related(saga, view, out);
 }
 
 /* --- the steps -----------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ enum engine_verb_kind {
     ENGINE_VERB_SUSPEND,
     ENGINE_VERB_RESUME,
     ENGINE_VERB_SIGNAL,
+    ENGINE_VERB_OPTIONS,
     ENGINE_VERB_WAIT
 };
 
@@ -104,13 +105,14 @@ struct engine_verb {
     struct uuid uid; /* out, too: the resolved one */
     const char *namespace_, *definition, *saga_id;
     int32_t run;
-    const char *step;               /* RETRY, SKIP: NULL for the one it stands at; RESOLVE */
+    const char *step; /* RETRY, SKIP: NULL for the one it stands at; OPTIONS: for all; RESOLVE */
     const char *actor, *reason;     /* NULL or text; RESOLVE, SKIP: reason is the evidence */
     enum operation operation;       /* RESOLVE: OPERATION_COUNT: not said */
     int64_t fence;                  /* RESOLVE; 0: not said */
     bool happened;                  /* RESOLVE */
     struct bytes output;            /* RESOLVE; SIGNAL: the payload; borrowed until done */
     const char *signal, *signal_id; /* SIGNAL */
+    struct saga_options options;    /* OPTIONS */
     int64_t timeout_ms;             /* WAIT */
     bool or_parked;                 /* WAIT */
     /* out */

@@ -385,6 +385,9 @@ static int core_apply_verb(struct saga *saga, const struct engine_verb *verb, in
                                  .actor = verb->actor };
         return saga_on_signal(saga, &signal, now, ret, ret_verdict, err);
     }
+    case ENGINE_VERB_OPTIONS:
+        return saga_on_options(saga, verb->step, &verb->options, verb->actor, verb->reason, now,
+                               ret, ret_verdict, err);
     case ENGINE_VERB_WAIT:
         break;
     }

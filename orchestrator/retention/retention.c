@@ -19,10 +19,11 @@
 #include <unistd.h>
 
 enum {
-    SAY_MS = 5000,         /* how often the table is told */
-    FORGET_LOOK_MS = 5000, /* how often to look for keys whose time is over */
-    FORGET_MAX = 1000,     /* keys of one transaction */
-    RETRY_FIRST_MS = 500,  /* after a failure */
+    SAY_MS = 5000,             /* how often the table is told */
+    FORGET_LOOK_MS = 5000,     /* how often to look for keys whose time is over */
+    FORGET_MAX = 1000,         /* keys of one transaction; lines of the audit, too */
+    AUDIT_LOOK_MS = 60 * 1000, /* how often to look for lines that are old */
+    RETRY_FIRST_MS = 500,      /* after a failure */
     RETRY_MAX_MS = 5000,
     TELL_MS = 60 * 1000,     /* how often the same problem is logged */
     DAY_LOOK_MS = 60 * 1000, /* how often to look for days that are over */
@@ -30,11 +31,11 @@ enum {
     PROBLEM_SIZE = sizeof((struct err){ 0 }.msg),
 };
 
-enum turn { TURN_NOTHING, TURN_SAY, TURN_FORGET, TURN_DAYS, TURN_PURGE };
+enum turn { TURN_NOTHING, TURN_SAY, TURN_FORGET, TURN_AUDIT, TURN_DAYS, TURN_PURGE };
 
 struct retention {
     char *node, *folder; /* folder NULL: no archive */
-    int64_t age_ms, key_memory_ms, round_pause_ms;
+    int64_t age_ms, key_memory_ms, audit_ms, round_pause_ms;
     int64_t (*ended)(void *ctx);
     void *ended_ctx;
     int stop_fd; /* eventfd */
@@ -48,7 +49,7 @@ struct retention {
     int64_t ended_before, rate_looked_ms;
     bool in_round;
     struct store_retention_round round;
-    int64_t round_due_ms, forget_due_ms, say_due_ms, days_due_ms; /* monotonic */
+    int64_t round_due_ms, forget_due_ms, audit_due_ms, say_due_ms, days_due_ms; /* monotonic */
     int64_t round_began_ms, round_ended_ms, round_purged, purged, forgotten;
     char problem[PROBLEM_SIZE]; /* "": none */
     enum turn problem_turn;     /* what it stopped; that alone, done, ends it */
@@ -77,6 +78,7 @@ static void problem_is(struct retention *retention, enum turn turn, const struct
         [TURN_NOTHING] = "retention",
         [TURN_SAY] = "retention: the database cannot be told what is done",
         [TURN_FORGET] = "retention: no keys are forgotten",
+        [TURN_AUDIT] = "retention: no lines of the audit are forgotten",
         [TURN_DAYS] = "retention: a day's archive gets no manifest",
         [TURN_PURGE] = "retention stands still: nothing is purged",
     };
@@ -208,6 +210,16 @@ static int forget(struct retention *retention, struct err *err)
     return 0;
 }
 
+static int forget_audit(struct retention *retention, struct err *err)
+{
+    size_t count = 0;
+    if (store_retention_audit(retention->store, retention->audit_ms, FORGET_MAX, &count, err) != 0)
+        return (int)err->code;
+    if (count < FORGET_MAX)
+        retention->audit_due_ms = now_ms() + AUDIT_LOOK_MS;
+    return 0;
+}
+
 static int say(struct retention *retention, struct err *err)
 {
     const struct store_retention_node node = {
@@ -248,6 +260,8 @@ static enum turn choose(const struct retention *retention)
         return TURN_NOTHING;
     if (retention->key_memory_ms >= 0 && retention->forget_due_ms <= now)
         return TURN_FORGET;
+    if (retention->audit_ms > 0 && retention->audit_due_ms <= now)
+        return TURN_AUDIT;
     if (retention->age_ms < 0)
         return TURN_NOTHING;
     if (retention->archive && retention->days_due_ms <= now)
@@ -262,6 +276,8 @@ static int take_turn(struct retention *retention, enum turn turn, struct err *er
         return say(retention, err);
     case TURN_FORGET:
         return forget(retention, err);
+    case TURN_AUDIT:
+        return forget_audit(retention, err);
     case TURN_DAYS:
         return close_days(retention, err);
     case TURN_PURGE:
@@ -288,6 +304,8 @@ static int64_t idle_ms(const struct retention *retention)
     } else {
         if (retention->key_memory_ms >= 0)
             next = earlier(next, retention->forget_due_ms);
+        if (retention->audit_ms > 0)
+            next = earlier(next, retention->audit_due_ms);
         if (retention->age_ms >= 0)
             next = earlier(next, retention->in_round ? now : retention->round_due_ms);
     }
@@ -305,7 +323,7 @@ static void *run(void *ctx)
         if (take_turn(retention, turn, &err) == 0) {
             if (retention->problem[0] && retention->problem_turn == turn)
                 problem_is_over(retention);
-            bool works = turn == TURN_PURGE || turn == TURN_FORGET;
+            bool works = turn == TURN_PURGE || turn == TURN_FORGET || turn == TURN_AUDIT;
             size_t purged = turn == TURN_PURGE ? retention->batch.count : 0;
             pause_ms = works ? pace_pause_ms(now_ms() - began_ms, purged, retention->rate)
                              : idle_ms(retention);
@@ -358,6 +376,7 @@ int retention_start(const struct retention_options *options, struct retention **
     retention->stop_fd = -1;
     retention->age_ms = options->age_ms;
     retention->key_memory_ms = options->key_memory_ms;
+    retention->audit_ms = options->audit_ms;
     retention->round_pause_ms =
         options->round_pause_ms ? options->round_pause_ms : pace_round_ms(options->age_ms);
     retention->pace.limit = PACE_FIRST;

@@ -24,6 +24,7 @@ struct retention_options { /* copied */
     const char *node;
     int64_t age_ms;         /* after its end a saga is purged; -1: never */
     int64_t key_memory_ms;  /* after its end a purged saga's key is forgotten; -1: never */
+    int64_t audit_ms;       /* age at which lines of the audit go; 0: never */
     const char *archive;    /* the folder; NULL or "": none */
     int64_t round_pause_ms; /* between two rounds; 0: as the age wants it */
     /* How many sagas have ended since any time, for the pace; NULL: as fast as batches go. Called

@@ -41,7 +41,9 @@ enum page_kind {
     PAGE_KAFKA_REQUESTS,
     PAGE_DEAD_LETTERS,
     PAGE_WATCH,
-    PAGE_EFFECTS
+    PAGE_EFFECTS,
+    PAGE_AUDIT,
+    PAGE_ATTEMPTS
 };
 enum { PAGE_PLACE_MAX = 256, PAGE_DIGEST_BYTES = 8 };
 struct page_filter {
@@ -85,7 +87,8 @@ struct verb_request {
     enum operation operation;          /* RESOLVE, as the next three */
     int64_t fence;
     bool happened;
-    struct bytes output; /* borrowed from the request */
+    struct bytes output;         /* borrowed from the request */
+    struct saga_options options; /* OPTIONS */
     int64_t timeout_ms;
     bool or_parked;
     bool full; /* view of the answer */

@@ -1,11 +1,16 @@
 #include "rpc/saga_look.h"
 
+#include "rpc/request.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "rpc/handler_reply.h"
 #include "schema/definition_types.h"
 #include "wire/definition_codec.h"
 #include "wire/saga_codec.h"
+#include "wire/times.h"
+
+enum { RELATED_MAX = 20 };
 
 #include <string.h>
 
@@ -22,9 +27,14 @@ static void finish(struct saga_look *look, const struct err *err)
     struct saga *saga = TAKE(look->saga);
     struct definition *definition = TAKE(look->definition);
     mem_free(TAKE(look->held.list));
+    struct store_related *related = TAKE(look->related);
+    size_t related_count = look->related_count;
     look->done(look, err ? NULL : look->message, saga, err);
     (void)saga_free(saga);             /* always NULL */
     (void)definition_free(definition); /* as well */
+    for (size_t i = 0; i < related_count; i++)
+        store_related_done(&related[i]);
+    mem_free(related);
 }
 
 static void refuse(struct query *base, const struct err *err)
@@ -163,6 +173,47 @@ static int add_types(struct store_reader *reader, struct definition *definition,
     return rc;
 }
 
+static Saga__V1__RelatedSaga *make_related(struct arena *arena, const struct store_related *from)
+{
+    Saga__V1__RelatedSaga *message = reply_new(arena, &saga__v1__related_saga__descriptor);
+    char *uid = arena_alloc(arena, UUID_TEXT_SIZE);
+    Google__Protobuf__Timestamp *time = reply_new(arena, &google__protobuf__timestamp__descriptor);
+    if (!message || !uid || !time)
+        return NULL;
+    uuid_format(&from->uid, uid);
+    timestamp_from_ms(from->started_at_ms, time);
+    message->uid = uid;
+    message->namespace_ = from->namespace_;
+    message->definition = from->definition;
+    message->saga_id = from->saga_id;
+    message->run = from->run;
+    message->state = saga_state_to_message(from->state);
+    message->start_time = time;
+    return message;
+}
+
+/* Whom it names, and who names it. */
+static int add_related(struct saga_look *look, struct store_reader *reader, struct err *err)
+{
+    Saga__V1__Saga *saga = look->message;
+    look->related = mem_calloc(RELATED_MAX + 1, sizeof *look->related);
+    saga->related_by = arena_array(look->arena, RELATED_MAX + 1, sizeof(ProtobufCMessage *));
+    if (!look->related || !saga->related_by)
+        return err_set(err, ERR_NOMEM, "saga");
+    int rc = store_reader_related(reader, saga_row(look->saga), RELATED_MAX, look->related,
+                                  &look->related_count, err);
+    for (size_t i = 0; !rc && i < look->related_count; i++) {
+        Saga__V1__RelatedSaga *related = make_related(look->arena, &look->related[i]);
+        if (!related)
+            return err_set(err, ERR_NOMEM, "saga");
+        if (look->related[i].is_named)
+            saga->related = related;
+        else
+            saga->related_by[saga->n_related_by++] = related;
+    }
+    return rc;
+}
+
 static int load(struct saga_look *look, struct store_reader *reader, struct err *err)
 {
     struct store_saga loaded = { 0 };
@@ -182,10 +233,11 @@ static int load(struct saga_look *look, struct store_reader *reader, struct err 
         loaded.entry_count = 0;
     }
     store_saga_done(&loaded);
-    if (rc)
-        return rc;
-    rc = saga_to_message(look->arena, look->saga, look->full, clock_wall_ms(&clock_system),
-                         &look->message, err);
+    if (!rc)
+        rc = saga_to_message(look->arena, look->saga, look->full, clock_wall_ms(&clock_system),
+                             &look->message, err);
+    if (!rc && look->full)
+        rc = add_related(look, reader, err);
     if (!rc)
         fit_into_message(look->message);
     return rc;

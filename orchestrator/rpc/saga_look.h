@@ -5,6 +5,7 @@
 #define RPC_SAGA_LOOK_H
 
 #include "rpc/queries.h"
+#include "store/reader_mend.h"
 
 #include <saga/v1/saga.pb-c.h>
 
@@ -21,6 +22,8 @@ struct saga_look { /* zeroed, but for what is asked; lives until it is done */
     struct definition *definition; /* the message borrows from both */
     struct saga *saga;
     Saga__V1__Saga *message;
+    struct store_related *related; /* the message borrows from them, too */
+    size_t related_count;
     struct engine_status status;
     struct held_times held; /* of the handler that it waits for */
 };

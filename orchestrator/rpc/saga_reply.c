@@ -82,6 +82,7 @@ void run_verb(struct call *call, const struct verb_request *request)
     verb->fence = request->fence;
     verb->happened = request->happened;
     verb->output = request->output;
+    verb->options = request->options;
     verb->timeout_ms = request->timeout_ms;
     verb->or_parked = request->or_parked;
     if (engine_post_always(call->server->engine, &verb->event))

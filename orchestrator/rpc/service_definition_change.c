@@ -59,20 +59,20 @@ struct change_query {
 static int run_one(const struct change_query *query, struct store_reader *reader,
                    struct store_definition *ret, struct err *err)
 {
+    const struct store_words words = { or_null(query->actor), or_null(query->reason) };
     switch (query->kind) {
     case CHANGE_PROMOTE:
-        return store_reader_promote(reader, query->namespace_, query->name, query->revision, ret,
-                                    err);
+        return store_reader_promote(reader, query->namespace_, query->name, query->revision, &words,
+                                    ret, err);
     case CHANGE_PAUSE:
-        return store_reader_pause(reader, query->namespace_, query->name, query->actor,
-                                  query->reason, ret, err);
+        return store_reader_pause(reader, query->namespace_, query->name, &words, ret, err);
     case CHANGE_RESUME:
-        return store_reader_resume(reader, query->namespace_, query->name, ret, err);
+        return store_reader_resume(reader, query->namespace_, query->name, &words, ret, err);
     case CHANGE_DELETE:
         break;
     }
     return store_reader_delete_revision(reader, query->namespace_, query->name, query->revision,
-                                        err);
+                                        &words, err);
 }
 
 static void run_change(struct query *base, struct store_reader *reader)
@@ -103,9 +103,9 @@ static void change(struct call *call, const struct change_query *what)
     if (!rc && of_revision && what->revision < 1)
         rc = err_field(&err, "revision", "revision: is required, and counts from 1: %d",
                        what->revision);
-    if (!rc && what->kind == CHANGE_PAUSE)
+    if (!rc)
         rc = check_prose("reason", what->reason, LIMIT_REASON_BYTES, &err);
-    if (!rc && what->kind == CHANGE_PAUSE)
+    if (!rc)
         rc = check_text("actor", what->actor, 0, LIMIT_ACTOR_BYTES, &err);
     if (rc) {
         call_fail(call, &err);
@@ -127,6 +127,8 @@ void definition_promote(struct call *call)
     struct change_query what = { .kind = CHANGE_PROMOTE,
                                  .namespace_ = request->namespace_,
                                  .name = request->name,
+                                 .actor = request->actor,
+                                 .reason = request->reason,
                                  .revision = request->revision };
     change(call, &what);
 }
@@ -147,7 +149,9 @@ void definition_resume(struct call *call)
     const Saga__V1__ResumeDefinitionRequest *request = (void *)call->request;
     struct change_query what = { .kind = CHANGE_RESUME,
                                  .namespace_ = request->namespace_,
-                                 .name = request->name };
+                                 .name = request->name,
+                                 .actor = request->actor,
+                                 .reason = request->reason };
     change(call, &what);
 }
 
@@ -157,6 +161,8 @@ void definition_delete_revision(struct call *call)
     struct change_query what = { .kind = CHANGE_DELETE,
                                  .namespace_ = request->namespace_,
                                  .name = request->name,
+                                 .actor = request->actor,
+                                 .reason = request->reason,
                                  .revision = request->revision };
     change(call, &what);
 }

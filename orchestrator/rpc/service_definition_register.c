@@ -310,6 +310,8 @@ static int store(struct registering *it, struct store_reader *reader, struct sto
         return rc;
     struct store_register what = { .namespace_ = it->definition->namespace_,
                                    .name = it->definition->name,
+                                   .words = { or_null(it->request->actor),
+                                              or_null(it->request->reason) },
                                    .content = content,
                                    .descriptors = it->descriptors,
                                    .validate_only = it->request->validate_only,
@@ -377,6 +379,10 @@ void definition_register(struct call *call)
                        "definition: is required, or descriptors in which a service is the saga");
     else if (request->definition && *request->service)
         rc = err_field(&err, "service", "service: is for descriptors without a definition");
+    if (!rc)
+        rc = check_prose("reason", request->reason, LIMIT_REASON_BYTES, &err);
+    if (!rc)
+        rc = check_text("actor", request->actor, 0, LIMIT_ACTOR_BYTES, &err);
     if (rc) {
         call_fail(call, &err);
         return;

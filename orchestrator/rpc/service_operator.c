@@ -2,6 +2,7 @@
 #include "rpc/verbs.h"
 
 #include "core/limits.h"
+#include "wire/times.h"
 
 /* What is said with a verb on a saga: the step, why, by whom. An absent step is the one that it
  * stands at. */
@@ -161,5 +162,92 @@ void operator_resolve_step(struct call *call)
     int rc = read_ref(request->saga, &verb.ref, &err);
     if (!rc)
         rc = verb_read_resolve(request, call->server->payload_bytes_max, &verb, &err);
+    answer_verb(call, rc, &verb, &err);
+}
+
+/* Absent: as it is. 0 would be taken for that, and is none that any of them may have. */
+static int read_span(const char *field, const Google__Protobuf__Duration *message, int64_t *ret,
+                     struct err *err)
+{
+    if (!message)
+        return 0;
+    if (!duration_is_valid(message) || duration_to_ms(message) <= 0)
+        return err_field(err, field, "%s: must be more than 0 s", field);
+    *ret = duration_to_ms(message);
+    return 0;
+}
+
+static int read_new_deadline(const Saga__V1__SetOptionsRequest *request,
+                             struct saga_options *options, struct err *err)
+{
+    switch (request->deadline_case) {
+    case SAGA__V1__SET_OPTIONS_REQUEST__DEADLINE__NOT_SET:
+        return 0;
+    case SAGA__V1__SET_OPTIONS_REQUEST__DEADLINE_NO_DEADLINE:
+        options->deadline_ms = 0;
+        return request->no_deadline ? 0
+                                    : err_field(err, "no_deadline", "no_deadline: true, or absent");
+    case SAGA__V1__SET_OPTIONS_REQUEST__DEADLINE_DEADLINE_TIME:
+    default:
+        break;
+    }
+    const Google__Protobuf__Timestamp *time = request->deadline_time;
+    if (!time || !timestamp_is_valid(time) || time->seconds < 1)
+        return err_field(err, "deadline_time", "deadline_time: is no time after 1970");
+    options->deadline_ms = time->seconds * 1000 + (time->nanos + 999999) / 1000000;
+    return 0;
+}
+
+static int read_operation(Saga__V1__OperationKind message, enum operation *ret, struct err *err)
+{
+    if (message < SAGA__V1__OPERATION_KIND__OPERATION_KIND_UNSPECIFIED ||
+        message > SAGA__V1__OPERATION_KIND__OPERATION_KIND_PROBE)
+        return err_field(err, "operation", "operation: ACTION, COMPENSATION or PROBE, not %d",
+                         (int)message);
+    *ret = message == SAGA__V1__OPERATION_KIND__OPERATION_KIND_UNSPECIFIED
+               ? OPERATION_COUNT
+               : (enum operation)((int)message - 1);
+    return 0;
+}
+
+static int read_options(const Saga__V1__SetOptionsRequest *request, struct saga_options *ret,
+                        struct err *err)
+{
+    struct saga_options options = OPTIONS_NONE;
+    int rc = read_operation(request->operation, &options.operation, err);
+    if (!rc)
+        rc = read_span("retry_for", request->retry_for, &options.retry_for_ms, err);
+    if (!rc)
+        rc = read_span("retry_initial", request->retry_initial, &options.retry_initial_ms, err);
+    if (!rc)
+        rc = read_span("retry_cap", request->retry_cap, &options.retry_cap_ms, err);
+    if (!rc)
+        rc = read_span("lease", request->lease, &options.lease_ms, err);
+    if (!rc)
+        rc = read_new_deadline(request, &options, err);
+    if (!rc &&
+        request->_max_attempts_case == SAGA__V1__SET_OPTIONS_REQUEST___MAX_ATTEMPTS_MAX_ATTEMPTS) {
+        if (request->max_attempts < 0)
+            rc = err_field(err, "max_attempts", "max_attempts: must not be negative: %d",
+                           request->max_attempts);
+        options.max_attempts = request->max_attempts;
+    }
+    if (!rc)
+        *ret = options;
+    return rc;
+}
+
+void operator_set_options(struct call *call)
+{
+    const Saga__V1__SetOptionsRequest *request = (void *)call->request;
+    struct verb_request verb = { .kind = ENGINE_VERB_OPTIONS, .full = true };
+    struct err err;
+    int rc = read_ref(request->saga, &verb.ref, &err);
+    if (!rc)
+        rc = read_said(
+            &(struct said){ request->step, "reason", request->reason, request->actor, true }, &verb,
+            &err);
+    if (!rc)
+        rc = read_options(request, &verb.options, &err);
     answer_verb(call, rc, &verb, &err);
 }

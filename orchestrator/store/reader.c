@@ -62,7 +62,9 @@ static int ensure_connected(struct store_reader *reader, struct err *err)
     if (prepare(conn, read_stmts, READ_COUNT, err) != 0 ||
         prepare(conn, kafka_stmts, KAFKA_STMT_COUNT, err) != 0 ||
         prepare(conn, find_stmts, FIND_COUNT, err) != 0 ||
-        prepare(conn, handler_stmts, HANDLER_STMT_COUNT, err) != 0)
+        prepare(conn, handler_stmts, HANDLER_STMT_COUNT, err) != 0 ||
+        prepare(conn, people_stmts, PEOPLE_STMT_COUNT, err) != 0 ||
+        prepare(conn, &stmts[STMT_LOAD_ROWS], 2, err) != 0)
         return (int)err->code;
     reader->conn = TAKE(conn);
     return 0;
@@ -103,6 +105,12 @@ struct params *reader_start_kafka(struct store_reader *reader, enum kafka_stmt_i
 struct params *reader_start_find(struct store_reader *reader, enum find_stmt_id id)
 {
     params_start(&reader->params, &find_stmts[id]);
+    return &reader->params;
+}
+
+struct params *reader_start_people(struct store_reader *reader, enum people_stmt_id id)
+{
+    params_start(&reader->params, &people_stmts[id]);
     return &reader->params;
 }
 
@@ -153,7 +161,7 @@ struct get {
     struct bytes definition;
 };
 
-static int resolve(struct store_reader *reader, const struct store_ref *ref, struct uuid *ret,
+int reader_resolve(struct store_reader *reader, const struct store_ref *ref, struct uuid *ret,
                    struct err *err)
 {
     if (ref->by_uid) {
@@ -246,7 +254,7 @@ static int get_run(struct store_reader *reader, void *ctx, struct err *err)
     store_saga_done(&get->saga); /* of a first try that broke */
     mem_free(TAKE(get->definition.data));
     if (reader_command(reader, control_stmts[CONTROL_BEGIN_READ].sql, err) != 0 ||
-        resolve(reader, get->ref, &uid, err) != 0 || get_row(reader, get, &uid, err) != 0 ||
+        reader_resolve(reader, get->ref, &uid, err) != 0 || get_row(reader, get, &uid, err) != 0 ||
         (get->entries && get_entries(reader, get, &uid, err) != 0) ||
         (get->content && get_content(reader, get, err) != 0))
         return (int)err->code;

@@ -209,8 +209,12 @@ MUST_USE int store_reader_revisions(struct store_reader *reader, const char *nam
 /* --- changes (reader_change.c). Safe when several change the same definition at once. The engines
  * are told by whoever calls. */
 
+struct store_words { /* who changes it and why, for the audit; NULL: not said */
+    const char *actor, *reason;
+};
 struct store_register {
     const char *namespace_, *name;
+    struct store_words words;
     struct bytes content, descriptors; /* borrowed */
     bool validate_only;                /* nothing is stored */
     bool keep_current; /* the revision does not become the current one, unless there is none */
@@ -228,18 +232,21 @@ MUST_USE int store_reader_register(struct store_reader *reader, const struct sto
                                    struct store_registered *ret, struct err *err);
 /* New sagas take this revision. ERR_NOT_FOUND. */
 MUST_USE int store_reader_promote(struct store_reader *reader, const char *namespace_,
-                                  const char *name, int32_t revision, struct store_definition *ret,
+                                  const char *name, int32_t revision,
+                                  const struct store_words *words, struct store_definition *ret,
                                   struct err *err);
 /* No new sagas; what is paused keeps its time, actor and reason. ERR_NOT_FOUND. */
 MUST_USE int store_reader_pause(struct store_reader *reader, const char *namespace_,
-                                const char *name, const char *actor, const char *reason,
+                                const char *name, const struct store_words *words,
                                 struct store_definition *ret, struct err *err);
 MUST_USE int store_reader_resume(struct store_reader *reader, const char *namespace_,
-                                 const char *name, struct store_definition *ret, struct err *err);
+                                 const char *name, const struct store_words *words,
+                                 struct store_definition *ret, struct err *err);
 /* A revision that no saga has, not even one that ended, and that is not current; or the last one.
  * Its number is not given again. ERR_NOT_FOUND; ERR_PRECONDITION with reason REVISION_IN_USE or
  * REVISION_CURRENT; ERR_UNAVAILABLE while starts hold it. */
 MUST_USE int store_reader_delete_revision(struct store_reader *reader, const char *namespace_,
-                                          const char *name, int32_t revision, struct err *err);
+                                          const char *name, int32_t revision,
+                                          const struct store_words *words, struct err *err);
 
 #endif

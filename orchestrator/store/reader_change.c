@@ -4,13 +4,16 @@
 #include "base/sha256.h"
 #include "store/connect.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 enum { DIGEST_SIZE = 32 };
 
 /* What the changes share: whom they are about, and the row that comes back. */
 struct change {
     const char *namespace_, *name;
-    int32_t revision;           /* 0: none in particular */
-    const char *actor, *reason; /* of a pause */
+    int32_t revision; /* 0: none in particular */
+    struct store_words words;
     enum read_stmt_id statement;
     struct store_definition definition;
 };
@@ -41,12 +44,46 @@ static int run_filled(struct store_reader *reader, struct err *err)
     return reader_execute(reader, &result, err);
 }
 
+/* What a definition was before it was changed; all zero: there was none. */
+struct before {
+    int32_t revision;
+    bool paused;
+};
+
 /* The next change of the same definition waits until this one has committed. */
 static int lock_definition(struct store_reader *reader, const char *namespace_, const char *name,
-                           struct err *err)
+                           struct before *ret, struct err *err)
 {
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
     (void)start_named(reader, READ_DEFINITION_LOCK, namespace_, name);
-    return run_filled(reader, err);
+    if (reader_execute(reader, &result, err) != 0)
+        return (int)err->code;
+    struct before before = { 0 };
+    if (PQntuples(result) > 0) {
+        struct columns columns = { .result = result, .table = "definition", .err = err };
+        before.revision = columns_int4(&columns);
+        before.paused = columns_bool(&columns);
+        if (columns.failed)
+            return (int)err->code;
+    }
+    *ret = before;
+    return 0;
+}
+
+/* A line of the audit, in the transaction of the change. revision 0: of none. */
+static int note(struct store_reader *reader, const char *verb, const char *namespace_,
+                const char *name, int32_t revision, const struct store_words *words,
+                struct err *err)
+{
+    char subject[32];
+    (void)snprintf(subject, sizeof subject, "revision %" PRId32, revision);
+    const struct audit_note line = { .verb = verb,
+                                     .namespace_ = namespace_,
+                                     .definition = name,
+                                     .subject = revision ? subject : NULL,
+                                     .actor = words->actor,
+                                     .reason = words->reason };
+    return reader_audit_add(reader, &line, err);
 }
 
 /* --- registration --------------------------------------------------------------------------- */
@@ -177,15 +214,22 @@ static int register_run(struct store_reader *reader, void *ctx, struct err *err)
     if (what->validate_only)
         return register_preview(reader, registration, err);
     bool found = false;
+    struct before before;
     if (reader_command(reader, "BEGIN", err) != 0)
         return (int)err->code;
     (void)start_named(reader, READ_REGISTER_NAME, what->namespace_, what->name);
     if (run_filled(reader, err) != 0 ||
-        lock_definition(reader, what->namespace_, what->name, err) != 0 ||
+        lock_definition(reader, what->namespace_, what->name, &before, err) != 0 ||
         register_find(reader, registration, &found, err) != 0)
         return (int)err->code;
     registration->registered.created = !found;
+    const struct store_definition *revision = &registration->registered.revision;
     if ((found ? register_again : register_add)(reader, registration, err) != 0)
+        return (int)err->code;
+    bool promoted = found && revision->current && revision->revision != before.revision;
+    if ((!found || promoted) &&
+        note(reader, found ? "promote-definition" : "register-definition", what->namespace_,
+             what->name, revision->revision, &what->words, err) != 0)
         return (int)err->code;
     return reader_command(reader, "COMMIT", err);
 }
@@ -207,26 +251,44 @@ int store_reader_register(struct store_reader *reader, const struct store_regist
 
 /* --- promote, pause, resume ------------------------------------------------------------------- */
 
+/* What was so before has no line. */
+static int note_change(struct store_reader *reader, const struct change *change,
+                       const struct before *before, struct err *err)
+{
+    if (change->statement == READ_PROMOTE)
+        return change->revision == before->revision
+                   ? 0
+                   : note(reader, "promote-definition", change->namespace_, change->name,
+                          change->revision, &change->words, err);
+    bool pause = change->statement == READ_PAUSE;
+    return before->paused == pause ? 0
+                                   : note(reader, pause ? "pause-definition" : "resume-definition",
+                                          change->namespace_, change->name, 0, &change->words, err);
+}
+
 static int change_run(struct store_reader *reader, void *ctx, struct err *err)
 {
     struct change *change = ctx;
+    struct before before;
     store_definition_done(&change->definition); /* of a first try that broke */
     if (reader_command(reader, "BEGIN", err) != 0 ||
-        lock_definition(reader, change->namespace_, change->name, err) != 0)
+        lock_definition(reader, change->namespace_, change->name, &before, err) != 0)
         return (int)err->code;
     struct params *params =
         start_named(reader, change->statement, change->namespace_, change->name);
     if (change->statement == READ_PROMOTE)
         params_int4(params, change->revision);
     if (change->statement == READ_PAUSE) {
-        params_text(params, change->actor);
-        params_text(params, change->reason);
+        params_text(params, change->words.actor ? change->words.actor : "");
+        params_text(params, change->words.reason ? change->words.reason : "");
     }
     bool found = false;
     if (take_definition(reader, &change->definition, &found, err) != 0)
         return (int)err->code;
     if (!found)
         return reader_no_definition(change->namespace_, change->name, change->revision, err);
+    if (note_change(reader, change, &before, err) != 0)
+        return (int)err->code;
     return reader_command(reader, "COMMIT", err);
 }
 
@@ -241,31 +303,40 @@ static int change_definition(struct store_reader *reader, struct change *change,
     return 0;
 }
 
-int store_reader_promote(struct store_reader *reader, const char *namespace_, const char *name,
-                         int32_t revision, struct store_definition *ret, struct err *err)
+static struct store_words words_of(const struct store_words *words)
 {
-    struct change change = {
-        .namespace_ = namespace_, .name = name, .revision = revision, .statement = READ_PROMOTE
-    };
+    return words ? *words : (struct store_words){ NULL, NULL };
+}
+
+int store_reader_promote(struct store_reader *reader, const char *namespace_, const char *name,
+                         int32_t revision, const struct store_words *words,
+                         struct store_definition *ret, struct err *err)
+{
+    struct change change = { .namespace_ = namespace_,
+                             .name = name,
+                             .revision = revision,
+                             .words = words_of(words),
+                             .statement = READ_PROMOTE };
     return change_definition(reader, &change, ret, err);
 }
 
 int store_reader_pause(struct store_reader *reader, const char *namespace_, const char *name,
-                       const char *actor, const char *reason, struct store_definition *ret,
+                       const struct store_words *words, struct store_definition *ret,
                        struct err *err)
 {
-    struct change change = { .namespace_ = namespace_,
-                             .name = name,
-                             .actor = actor,
-                             .reason = reason,
-                             .statement = READ_PAUSE };
+    struct change change = {
+        .namespace_ = namespace_, .name = name, .words = words_of(words), .statement = READ_PAUSE
+    };
     return change_definition(reader, &change, ret, err);
 }
 
 int store_reader_resume(struct store_reader *reader, const char *namespace_, const char *name,
-                        struct store_definition *ret, struct err *err)
+                        const struct store_words *words, struct store_definition *ret,
+                        struct err *err)
 {
-    struct change change = { .namespace_ = namespace_, .name = name, .statement = READ_RESUME };
+    struct change change = {
+        .namespace_ = namespace_, .name = name, .words = words_of(words), .statement = READ_RESUME
+    };
     return change_definition(reader, &change, ret, err);
 }
 
@@ -320,20 +391,26 @@ static int lock_revision(struct store_reader *reader, const struct change *chang
 static int delete_run(struct store_reader *reader, void *ctx, struct err *err)
 {
     const struct change *change = ctx;
+    struct before before;
     if (refuse_used(reader, change, err) != 0 || reader_command(reader, "BEGIN", err) != 0 ||
         reader_command(reader, "SET LOCAL lock_timeout = '500ms'", err) != 0 ||
-        lock_definition(reader, change->namespace_, change->name, err) != 0 ||
+        lock_definition(reader, change->namespace_, change->name, &before, err) != 0 ||
         lock_revision(reader, change, err) != 0 || refuse_used(reader, change, err) != 0)
         return (int)err->code;
     (void)start_revision(reader, READ_REVISION_DELETE, change);
-    if (run_filled(reader, err) != 0)
+    if (run_filled(reader, err) != 0 ||
+        note(reader, "delete-revision", change->namespace_, change->name, change->revision,
+             &change->words, err) != 0)
         return (int)err->code;
     return reader_command(reader, "COMMIT", err);
 }
 
 int store_reader_delete_revision(struct store_reader *reader, const char *namespace_,
-                                 const char *name, int32_t revision, struct err *err)
+                                 const char *name, int32_t revision,
+                                 const struct store_words *words, struct err *err)
 {
-    struct change change = { .namespace_ = namespace_, .name = name, .revision = revision };
+    struct change change = {
+        .namespace_ = namespace_, .name = name, .revision = revision, .words = words_of(words)
+    };
     return reader_with_connection(reader, delete_run, &change, err);
 }

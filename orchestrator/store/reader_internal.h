@@ -22,6 +22,16 @@ MUST_USE int reader_with_connection(struct store_reader *reader, reader_fn *fn, 
 struct params *reader_start(struct store_reader *reader, enum read_stmt_id id);
 struct params *reader_start_kafka(struct store_reader *reader, enum kafka_stmt_id id);
 struct params *reader_start_find(struct store_reader *reader, enum find_stmt_id id);
+struct params *reader_start_people(struct store_reader *reader, enum people_stmt_id id);
+/* The uid that the reference names, also of a saga that was purged; ERR_NOT_FOUND. */
+MUST_USE int reader_resolve(struct store_reader *reader, const struct store_ref *ref,
+                            struct uuid *ret, struct err *err);
+struct audit_note { /* NULL: none */
+    const char *verb, *namespace_, *definition, *subject, *actor, *reason, *detail;
+};
+/* A line of the audit, within the caller's transaction. */
+MUST_USE int reader_audit_add(struct store_reader *reader, const struct audit_note *note,
+                              struct err *err);
 /* Runs what was filled; the caller clears *ret_result. */
 MUST_USE int reader_execute(struct store_reader *reader, PGresult **ret_result, struct err *err);
 /* A command without parameters; COMMIT is an error if it was answered ROLLBACK. */

@@ -254,6 +254,17 @@ int store_retention_forget(struct store_retention *retention, size_t limit, size
     return rc ? rc : count_of(result, "saga_key", ret_forgotten, err);
 }
 
+int store_retention_audit(struct store_retention *retention, int64_t age_ms, size_t limit,
+                          size_t *ret_deleted, struct err *err)
+{
+    struct params *params = start(retention, PURGE_AUDIT);
+    params_int8(params, age_ms);
+    params_int8(params, (int64_t)limit);
+    CLEANUP(connect_clear_p) PGresult *result = NULL;
+    int rc = execute(retention, &result, err);
+    return rc ? rc : count_of(result, "audit", ret_deleted, err);
+}
+
 static void put_time(struct params *params, int64_t ms)
 {
     if (ms)

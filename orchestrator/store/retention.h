@@ -73,6 +73,11 @@ void store_retention_drop(struct store_retention *retention);
 MUST_USE int store_retention_forget(struct store_retention *retention, size_t limit,
                                     size_t *ret_forgotten, struct err *err);
 
+/* Deletes lines of the audit that are older, at most `limit` of the table and of kafka_request
+ * each; the larger of the two counts. */
+MUST_USE int store_retention_audit(struct store_retention *retention, int64_t age_ms, size_t limit,
+                                   size_t *ret_deleted, struct err *err);
+
 /* What a node says of itself (table retention). Times: Unix epoch. What nobody has said for a day
  * is deleted. */
 struct store_retention_node {

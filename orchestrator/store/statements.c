@@ -72,25 +72,21 @@
 #define ROW_PARAMS                                                                                 \
     OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_BOOL_ARRAY,                \
         OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,            \
-        OID_BOOL_ARRAY, OID_BOOL_ARRAY
-#define ROW_ROWS                                                                                                 \
-    U(10, state_from)                                                                                            \
-    ", " U(11, phase_from) ", " U(12, state) ", " U(13, phase) ", " U(14, doubt) ", " U(15, park_reason) ", " U( \
-        16,                                                                                                      \
-        park_step) ", " U(17,                                                                                    \
-                          park_step_index) ", " U(18,                                                            \
-                                                  park_code) ", " U(19,                                          \
-                                                                    park_message) ", " U(20,                     \
-                                                                                         ends) ","               \
-                                                                                               " " U(            \
-                                                                                                   21,           \
-                                                                                                   changes)
+        OID_BOOL_ARRAY, OID_BOOL_ARRAY, OID_INT8_ARRAY
+/* clang-format off */
+#define ROW_ROWS \
+    U(10, state_from) ", " U(11, phase_from) ", " U(12, state) ", " U(13, phase) ", " U(14, doubt) \
+    ", " U(15, park_reason) ", " U(16, park_step) ", " U(17, park_step_index) ", " U(18, park_code) \
+    ", " U(19, park_message) ", " U(20, ends) ", " U(21, changes) ", " U(22, deadline_ms)
+/* clang-format on */
 #define ROW_SET(row)                                                                               \
     " SET state = " row ".state, phase = " row ".phase, doubt = " row ".doubt, park_reason = " row \
     ".park_reason, park_step = " row ".park_step, park_step_index = " row                          \
     ".park_step_index, park_code = " row ".park_code, park_message = " row                         \
     ".park_message, updated_at = now(), ended_at = CASE WHEN " row                                 \
-    ".ends THEN now() ELSE s.ended_at END"
+    ".ends THEN now() ELSE s.ended_at END, deadline_at = CASE WHEN " row                           \
+    ".deadline_ms IS NULL THEN s.deadline_at ELSE timestamptz 'epoch' + nullif(" row               \
+    ".deadline_ms, 0) * interval '1 millisecond' END"
 #define ROW_WHERE(row)                                                                             \
     " WHERE s.shard = " row ".shard AND s.saga_uid = " row ".uid AND s.state = " row               \
     ".state_from AND s.phase = " row ".phase_from AND " row ".changes"
@@ -108,27 +104,28 @@
         OID_TEXT_ARRAY, OID_INT2_ARRAY, OID_TEXT_ARRAY, OID_INT4_ARRAY, OID_TEXT_ARRAY,            \
         OID_TEXT_ARRAY, OID_BYTEA_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY,           \
         OID_INT8_ARRAY, OID_TEXT_ARRAY, OID_TEXT_ARRAY, OID_INT8_ARRAY, OID_INT8_ARRAY,            \
-        OID_INT8_ARRAY
+        OID_INT8_ARRAY, OID_BOOL_ARRAY
 /* clang-format off */
 #define ENTRY_ROWS \
-    U(22, uid) ", " U(23, head) ", " U(24, seq) ", " U(25, fence) ", " U(26, kind) \
-    ", " U(27, step) ", " U(28, step_index) ", " U(29, operation) ", " U(30, try) \
-    ", " U(31, worker) ", " U(32, outcome) ", " U(33, output) ", " U(34, error_code) \
-    ", " U(35, error_message) ", " U(36, reason) ", " U(37, about) ", " U(38, actor) \
-    ", " U(39, signal_id) ", " U(40, lease_ms) ", " U(41, attempt_ms) ", " U(42, send_before_ms)
+    U(23, uid) ", " U(24, head) ", " U(25, seq) ", " U(26, fence) ", " U(27, kind) \
+    ", " U(28, step) ", " U(29, step_index) ", " U(30, operation) ", " U(31, try) \
+    ", " U(32, worker) ", " U(33, outcome) ", " U(34, output) ", " U(35, error_code) \
+    ", " U(36, error_message) ", " U(37, reason) ", " U(38, about) ", " U(39, actor) \
+    ", " U(40, signal_id) ", " U(41, lease_ms) ", " U(42, attempt_ms) ", " U(43, send_before_ms) \
+    ", " U(44, asked)
 /* clang-format on */
 #define ENTRY_INSERT                                                                               \
     " INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"   \
     " worker, leased_at, attempt_until, lease_until, outcome, finished_at, output, error_code,"    \
-    " error_message, reason, about, actor, signal_id)"
+    " error_message, reason, about, actor, signal_id, asked_at)"
 #define ENTRY_VALUES                                                                               \
     "e.uid, e.seq, e.fence, e.kind, e.step, e.step_index, e.operation, e.try, e.worker,"           \
     " CASE WHEN e.lease_ms IS NOT NULL THEN now() END," LEASE_TIMES(                               \
         "e") ", e.outcome,"                                                                        \
              " CASE WHEN e.lease_ms IS NULL THEN now() END, e.output, e.error_code, "              \
              "e.error_message,"                                                                    \
-             " e.reason, e.about, CASE WHEN e.lease_ms IS NULL THEN e.actor ELSE $43 END,"         \
-             " e.signal_id"
+             " e.reason, e.about, CASE WHEN e.lease_ms IS NULL THEN e.actor ELSE $45 END,"         \
+             " e.signal_id, CASE WHEN e.asked THEN now() END"
 
 /* clang-format off */
 #define START_PARAMS \
@@ -238,7 +235,7 @@ const struct stmt stmts[STMT_COUNT] = {
      * finishes, inserts its first entry against the key, and only then, FROM that, the further
      * entries, the outcome and the row. All of it or nothing. Who changes the state owns the saga:
      * it may have been let go or adopted meanwhile, and must not be without an owner now. */
-    [STMT_PHASE] = { "phase", 44, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT, OID_TEXT },
+    [STMT_PHASE] = { "phase", 46, { FINISH_PARAMS, ROW_PARAMS, ENTRY_PARAMS, OID_TEXT, OID_TEXT },
         "WITH u AS MATERIALIZED (SELECT " FINISH_ROWS ", " ROW_ROWS "),"
         " e AS MATERIALIZED (SELECT " ENTRY_ROWS "),"
         " s AS MATERIALIZED (SELECT u.* FROM u JOIN saga s ON s.shard = u.shard"
@@ -255,7 +252,7 @@ const struct stmt stmts[STMT_COUNT] = {
         " FROM h JOIN e ON e.uid = h.saga_uid WHERE NOT e.head),"
         " d AS MATERIALIZED (SELECT u.* FROM h JOIN u ON u.uid = h.saga_uid),"
         " f AS (UPDATE journal e" FINISH_SET " FROM d u" FINISH_WHERE "),"
-        " g AS (UPDATE saga s" ROW_SET("d") ", owner = $44, wake_at = NULL, waiting_handler = NULL"
+        " g AS (UPDATE saga s" ROW_SET("d") ", owner = $46, wake_at = NULL, waiting_handler = NULL"
         " FROM d" ROW_WHERE("d") ROW_RETURNING ", d.ends),"
         " k AS (" KEY_END ")"
         " SELECT h.saga_uid, h.seq, now() FROM h" },
@@ -584,7 +581,8 @@ const struct stmt
         "INSERT INTO definition (namespace, name, current_revision) VALUES ($1, $2, 0)"
         " ON CONFLICT DO NOTHING" },
     [READ_DEFINITION_LOCK] = { "definition_lock", 2, { OID_TEXT, OID_TEXT },
-        "SELECT current_revision FROM definition WHERE namespace = $1 AND name = $2 FOR UPDATE" },
+        "SELECT current_revision, paused_at IS NOT NULL FROM definition"
+        " WHERE namespace = $1 AND name = $2 FOR UPDATE" },
     [READ_REGISTER_NEXT] = { "register_next", 2, { OID_TEXT, OID_TEXT },
         "SELECT 1 + greatest((SELECT d.last_revision FROM definition d WHERE d.namespace = $1"
         " AND d.name = $2), (SELECT max(o.revision) FROM definition_revision o"

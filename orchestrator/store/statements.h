@@ -25,7 +25,7 @@ enum { /* types of parameters (pg_type) */
        OID_INT8_ARRAY = 1016,
        OID_UUID_ARRAY = 2951,
 };
-enum { STMT_PARAMS_MAX = 44 };
+enum { STMT_PARAMS_MAX = 46 };
 
 struct stmt {
     const char *name;
@@ -228,9 +228,39 @@ enum handler_stmt_id {
     HANDLER_STMT_COUNT
 };
 extern const struct stmt handler_stmts[HANDLER_STMT_COUNT];
+/* The audit, on the reader's connection (statements_people.c). Whoever changes what neither a
+ * journal nor kafka_request tells writes his line within his own transaction: PEOPLE_AUDIT_ADD, or
+ * as a part of his own statement. */
+enum people_stmt_id {
+    PEOPLE_AUDIT_ADD,
+    PEOPLE_AUDIT_LIST,
+    PEOPLE_AUDIT_OF_SAGA,
+    PEOPLE_RERUN,
+    PEOPLE_RELATED,
+    PEOPLE_ATTEMPTS,
+    PEOPLE_STMT_COUNT
+};
+extern const struct stmt people_stmts[PEOPLE_STMT_COUNT];
+enum { AUDIT_SCAN_MAX = 5000, ATTEMPTS_SCAN_MAX = 5000 }; /* that a page looks at */
+/* What an entry `j` of the journal is as a line of the audit. */
+#define AUDIT_VERB                                                                                 \
+    "CASE j.kind WHEN 'COMPENSATE' THEN 'cancel' WHEN 'PENDING' THEN 'cancel'"                     \
+    " WHEN 'PARK' THEN 'suspend' WHEN 'OPTIONS' THEN 'set-options' ELSE lower(j.kind) END"
+#define AUDIT_OPERATION "CASE WHEN j.kind IN ('RETRY', 'RESOLVE', 'SKIP') THEN j.operation END"
+#define AUDIT_DETAIL                                                                               \
+    "CASE j.kind WHEN 'OPTIONS' THEN convert_from(j.output, 'UTF8') WHEN 'RESOLVE'"                \
+    " THEN j.outcome WHEN 'SIGNAL' THEN j.signal_id END"
 
 /* The connection of retention (statements_retention.c). */
-enum purge_stmt_id { PURGE_PICK, PURGE_LINES, PURGE_DELETE, PURGE_FORGET, PURGE_SAY, PURGE_COUNT };
+enum purge_stmt_id {
+    PURGE_PICK,
+    PURGE_LINES,
+    PURGE_DELETE,
+    PURGE_FORGET,
+    PURGE_AUDIT,
+    PURGE_SAY,
+    PURGE_COUNT
+};
 extern const struct stmt purge_stmts[PURGE_COUNT];
 
 #endif

@@ -54,7 +54,15 @@ const struct stmt purge_stmts[PURGE_COUNT] = {
     /* $3: the archive's file, $4: how long the key is remembered after the end, NULL: for ever. */
     [PURGE_DELETE] = { "purge_delete", 4, { OID_INT2_ARRAY, OID_UUID_ARRAY, OID_TEXT, OID_INT8 },
         "WITH u AS MATERIALIZED (" PICKED "),"
-        " j AS (DELETE FROM journal j USING u WHERE j.shard = u.shard AND j.saga_uid = u.uid),"
+        " j AS (DELETE FROM journal j USING u WHERE j.shard = u.shard AND j.saga_uid = u.uid"
+        " RETURNING j.*),"
+        /* What people asked of a saga outlives it: moved, as audit_list has it. */
+        " w AS (INSERT INTO audit (at, audit_id, seq, verb, namespace, definition, saga_id, run,"
+        " saga_uid, step, operation, actor, reason, detail)"
+        " SELECT j.asked_at, j.saga_uid, j.seq, " AUDIT_VERB ", s.namespace, s.definition,"
+        " s.saga_id, s.run, s.saga_uid, j.step, " AUDIT_OPERATION ", j.actor, j.error_message, "
+        AUDIT_DETAIL " FROM j JOIN saga s ON s.shard = j.shard AND s.saga_uid = j.saga_uid"
+        " WHERE j.asked_at IS NOT NULL),"
         " l AS (DELETE FROM late_report l USING u WHERE l.shard = u.shard AND l.saga_uid = u.uid),"
         " a AS (DELETE FROM saga_label a USING u WHERE a.shard = u.shard AND a.saga_uid = u.uid),"
         " s AS (DELETE FROM saga s USING u WHERE s.shard = u.shard AND s.saga_uid = u.uid"
@@ -75,6 +83,18 @@ const struct stmt purge_stmts[PURGE_COUNT] = {
         " AND k.namespace = o.namespace AND k.definition = o.definition AND k.saga_id = o.saga_id"
         " RETURNING 1)"
         " SELECT count(*) FROM f" },
+
+    /* $1: age, $2: how many. Lines that are an entry of a journal go with their saga. */
+    [PURGE_AUDIT] = { "purge_audit", 2, { OID_INT8, OID_INT8 },
+        "WITH a AS (DELETE FROM audit d USING (SELECT o.at, o.audit_id, o.seq FROM audit o"
+        " WHERE o.at < now() - $1 * interval '1 millisecond' ORDER BY o.at, o.audit_id, o.seq"
+        " LIMIT $2 FOR UPDATE SKIP LOCKED) o WHERE d.at = o.at AND d.audit_id = o.audit_id"
+        " AND d.seq = o.seq RETURNING 1),"
+        " k AS (DELETE FROM kafka_request d USING (SELECT q.request_id FROM kafka_request q"
+        " WHERE q.requested_at < now() - $1 * interval '1 millisecond'"
+        " AND q.state IN ('DONE', 'FAILED') ORDER BY q.requested_at, q.request_id LIMIT $2"
+        " FOR UPDATE SKIP LOCKED) o WHERE d.request_id = o.request_id RETURNING 1)"
+        " SELECT greatest((SELECT count(*) FROM a), (SELECT count(*) FROM k))" },
 
     [PURGE_SAY] = { "purge_say", 10,
         { OID_TEXT, OID_INT8, OID_INT8, OID_TEXT, OID_TIMESTAMPTZ, OID_TIMESTAMPTZ, OID_INT8,

@@ -176,6 +176,10 @@ static void put_row(struct params *params, const struct store_op *op)
     params_text(params, row->park_message);
     params_bool(params, t->ends);
     params_bool(params, t->changes_row);
+    if (t->sets_deadline)
+        params_int8(params, row->deadline_at_ms);
+    else
+        params_null(params);
 }
 
 static const char *reason_name(const struct journal_entry *entry)
@@ -222,6 +226,7 @@ static void put_entry(struct params *params, const struct store_op *op, const st
     } else {
         put_null(params, 3);
     }
+    params_bool(params, entry_is_asked(entry));
 }
 
 /* Of a start; NULL without one. */

@@ -5,6 +5,8 @@
 #include "wire/labels.h"
 #include "wire/times.h"
 
+#include <string.h>
+
 /* The words stand in the same order here and there; where the core has no "none", the message is
  * one ahead. */
 _Static_assert((int)SAGA_ABANDONED + 1 == (int)SAGA__V1__SAGA_STATE__SAGA_STATE_ABANDONED, "order");
@@ -19,7 +21,7 @@ _Static_assert((int)STEP_WAITING_FOR_SIGNAL + 1 ==
                    (int)SAGA__V1__STEP_STATE__STEP_STATE_WAITING_FOR_SIGNAL,
                "order");
 _Static_assert((int)WAIT_SIGNAL == (int)SAGA__V1__WAIT_KIND__WAIT_KIND_SIGNAL, "order");
-_Static_assert((int)ENTRY_SUSPECT + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_SUSPECT, "order");
+_Static_assert((int)ENTRY_OPTIONS + 1 == (int)SAGA__V1__JOURNAL_ENTRY__KIND__KIND_OPTIONS, "order");
 _Static_assert((int)EFFECT_AT_MOST_ONCE + 1 == (int)SAGA__V1__EFFECT__EFFECT_AT_MOST_ONCE, "order");
 
 void rate_from_milli(int64_t milli, Saga__V1__Rate *ret)
@@ -315,6 +317,7 @@ static Saga__V1__StepStatus *step_to_message(struct arena *arena, const struct s
     message->next_time = time_message(arena, view.next_ms);
     message->maybe = view.maybe;
     message->suspect = view.suspect;
+    message->retry_until_time = time_message(arena, view.retry_until_ms);
     if (view.last) {
         message->worker = view.last->worker;
         message->fence = view.last->fence;
@@ -382,6 +385,7 @@ int saga_to_message(struct arena *arena, const struct saga *saga, bool full, int
     if (rc)
         return rc;
     message->state_time = time_message(arena, state_since(saga));
+    message->deadline_time = time_message(arena, saga_deadline_ms(saga));
     if (add_cause(arena, saga, message) || add_pivot(arena, saga, message) ||
         (full && add_full(arena, saga, now_ms, message)) || arena->oom)
         return err_set(err, ERR_NOMEM, "saga");
@@ -399,6 +403,17 @@ static const char *reason_of(const struct definition *definition, const struct j
     if (entry->kind == ENTRY_PARK)
         return park_reason_name((enum park_reason)entry->reason);
     return NULL;
+}
+
+/* NULL with arena->oom. */
+static char *bytes_text(struct arena *arena, const struct bytes *bytes)
+{
+    char *out = arena_alloc(arena, bytes->size + 1);
+    if (out && bytes->size)
+        memcpy(out, bytes->data, bytes->size);
+    if (out)
+        out[bytes->size] = '\0';
+    return out;
 }
 
 int journal_entry_to_message(struct arena *arena, const struct definition *definition,
@@ -422,9 +437,12 @@ int journal_entry_to_message(struct arena *arena, const struct definition *defin
     message->outcome = (Saga__V1__Outcome)(int)entry->outcome;
     message->finish_time = time_message(arena, entry->finished_at_ms);
     message->retry_time = time_message(arena, entry->retry_at_ms);
-    message->output = binary(&entry->output);
+    bool options = entry->kind == ENTRY_OPTIONS; /* whose output is no payload, but its reason */
+    if (!options)
+        message->output = binary(&entry->output);
     message->error = error_message(arena, entry->error_code, entry->error_message);
-    message->reason = text(reason_of(definition, entry));
+    message->reason =
+        options ? bytes_text(arena, &entry->output) : text(reason_of(definition, entry));
     message->about = entry->about;
     message->actor = entry->actor;
     message->signal_id = entry->signal_id;

@@ -6,6 +6,9 @@
 #include "rpc/queries.h"
 #include "rpc/request.h"
 #include "store/reader_handlers.h"
+#include "store/reader_audit.h"
+#include "store/reader_export.h"
+#include "store/reader_mend.h"
 #include "store/reader_retention.h"
 #include "wire/definition_codec.h"
 #include "wire/scan.h"
@@ -387,6 +390,72 @@ int store_reader_parked(struct store_reader *reader, const char *namespace_, con
     return 0;
 }
 
+void store_audit_line_done(struct store_audit_line *line)
+{
+    (void)line; /* none is ever handed out */
+}
+
+int store_reader_audit(struct store_reader *reader, const struct store_audit_filter *filter,
+                       struct store_audit_line *ret, size_t *ret_count, bool *ret_more,
+                       struct store_audit_place *ret_next, struct err *err)
+{
+    (void)reader;
+    (void)ret;
+    check_name_or_null(filter->actor, LIMIT_ACTOR_BYTES);
+    check_name_or_null(filter->namespace_, LIMIT_NAMESPACE_BYTES);
+    check_name_or_null(filter->definition, LIMIT_DEFINITION_NAME_BYTES);
+    FUZZ_CHECK(filter->limit >= 1 && filter->limit <= LIMIT_PAGE_ITEMS);
+    *ret_count = 0;
+    *ret_more = true; /* a short page */
+    *ret_next = (struct store_audit_place){ .at_us = 1700000000000000 };
+    return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
+}
+
+int store_reader_rerun(struct store_reader *reader, const struct store_rerun *what, struct err *err)
+{
+    (void)reader;
+    check_name_or_null(what->actor, LIMIT_ACTOR_BYTES);
+    FUZZ_CHECK(*what->reason && strlen(what->reason) <= LIMIT_REASON_BYTES);
+    return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
+}
+
+void store_related_done(struct store_related *related)
+{
+    (void)related; /* none is ever handed out */
+}
+
+int store_reader_related(struct store_reader *reader, const struct saga_row *row, size_t limit,
+                         struct store_related *ret, size_t *ret_count, struct err *err)
+{
+    (void)reader;
+    (void)row;
+    (void)ret;
+    FUZZ_CHECK(limit >= 1);
+    *ret_count = 0;
+    return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
+}
+
+int store_reader_attempts(struct store_reader *reader, const struct store_attempts_filter *filter,
+                          store_attempts_fn *fn, void (*begin)(void *ctx), void *ctx,
+                          bool *ret_more, struct store_attempts_place *ret_next, struct err *err)
+{
+    (void)reader;
+    (void)fn;
+    check_name(filter->definition, 1, LIMIT_DEFINITION_NAME_BYTES);
+    check_name(filter->step, 1, LIMIT_STEP_NAME_BYTES);
+    FUZZ_CHECK(filter->from_ms < filter->to_ms);
+    begin(ctx);
+    *ret_more = true; /* a short page */
+    *ret_next = (struct store_attempts_place){ .started_us = 1700000000000000 };
+    return mood & FAKE_ANSWERS_ERRORS ? refuse(err) : 0;
+}
+
+int store_attempts_definition(struct store_reader *reader, const char *namespace_, const char *name,
+                              int32_t revision, struct store_definition *ret, struct err *err)
+{
+    return store_reader_definition(reader, namespace_, name, revision, true, ret, err);
+}
+
 int store_reader_let_go(struct store_reader *reader, size_t limit, struct store_let_go *ret,
                         size_t *ret_count, struct err *err)
 {
@@ -622,39 +691,51 @@ static int change(const char *namespace_, const char *name, struct err *err)
     return refuse(err);
 }
 
+static void check_words(const struct store_words *words)
+{
+    if (words->actor)
+        check_name(words->actor, 1, LIMIT_ACTOR_BYTES);
+    FUZZ_CHECK(!words->reason || strlen(words->reason) <= LIMIT_REASON_BYTES);
+}
+
 int store_reader_promote(struct store_reader *reader, const char *namespace_, const char *name,
-                         int32_t revision, struct store_definition *ret, struct err *err)
+                         int32_t revision, const struct store_words *words,
+                         struct store_definition *ret, struct err *err)
 {
     (void)reader;
     (void)ret;
     FUZZ_CHECK(revision >= 1);
+    check_words(words);
     return change(namespace_, name, err);
 }
 
 int store_reader_pause(struct store_reader *reader, const char *namespace_, const char *name,
-                       const char *actor, const char *reason, struct store_definition *ret,
+                       const struct store_words *words, struct store_definition *ret,
                        struct err *err)
 {
     (void)reader;
     (void)ret;
-    check_name(actor, 0, LIMIT_ACTOR_BYTES);
-    FUZZ_CHECK(strlen(reason) <= LIMIT_REASON_BYTES);
+    check_words(words);
     return change(namespace_, name, err);
 }
 
 int store_reader_resume(struct store_reader *reader, const char *namespace_, const char *name,
-                        struct store_definition *ret, struct err *err)
+                        const struct store_words *words, struct store_definition *ret,
+                        struct err *err)
 {
     (void)reader;
     (void)ret;
+    check_words(words);
     return change(namespace_, name, err);
 }
 
 int store_reader_delete_revision(struct store_reader *reader, const char *namespace_,
-                                 const char *name, int32_t revision, struct err *err)
+                                 const char *name, int32_t revision,
+                                 const struct store_words *words, struct err *err)
 {
     (void)reader;
     FUZZ_CHECK(revision >= 1);
+    check_words(words);
     return change(namespace_, name, err);
 }
 

@@ -571,6 +571,43 @@ static void test_the_counts_say_what_waits_and_what_is_kept(void **state)
     PQfinish(conn);
 }
 
+/* What people asked of a saga outlives it, moved by the purge itself: never twice, never lost. */
+static void test_what_people_asked_for_outlives_the_saga(void **state)
+{
+    (void)state;
+    char conninfo[POSTGRES_CONNINFO_SIZE];
+    PGconn *conn = retention_database(postgres, "asked", conninfo);
+    make_sagas(conn, 1, 20, 3, "3 hours");
+    fixture_exec(conn,
+                 "INSERT INTO journal (shard, saga_uid, seq, fence, kind, try, finished_at,"
+                 " asked_at, actor, error_message, output) SELECT shard, uid, 4, 0, 'OPTIONS', 0,"
+                 " now(), now(), 'ada', 'slow bank', convert_to('lease_ms=9000', 'UTF8') FROM made;"
+                 "INSERT INTO audit (at, verb) VALUES (now() - interval '401 days', 'old'),"
+                 " (now() - interval '399 days', 'new');"
+                 "INSERT INTO kafka_request (request_id, rule, kind, arguments, actor, reason,"
+                 " requested_at, state) SELECT gen_random_uuid(), 'r', 'STOP', '{}', 'ada', '',"
+                 " now() - interval '401 days', unnest(ARRAY['DONE', 'OPEN'])");
+    const struct retention_options options = { .conninfo = conninfo,
+                                               .node = "a",
+                                               .age_ms = HOUR_MS,
+                                               .key_memory_ms = FOR_EVER,
+                                               .audit_ms = INT64_C(400) * 24 * HOUR_MS,
+                                               .round_pause_ms = 100 };
+    struct retention *retention = NULL;
+    struct err err;
+    ASSERT_OK(retention_start(&options, &retention, &err), &err);
+    await_count(conn, COUNT_SAGAS, 0);
+    await_count(conn,
+                "SELECT count(*) FROM audit WHERE verb = 'set-options' AND actor = 'ada'"
+                " AND reason = 'slow bank' AND detail = 'lease_ms=9000' AND seq = 4"
+                " AND audit_id = saga_uid AND saga_id LIKE 'k%'",
+                20);
+    await_count(conn, "SELECT count(*) FROM audit WHERE verb IN ('old', 'new')", 1);
+    await_count(conn, "SELECT count(*) FROM kafka_request", 1); /* which is still to be done */
+    retention = retention_stop(retention);
+    PQfinish(conn);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -587,6 +624,7 @@ int main(void)
         cmocka_unit_test(test_a_full_disk_and_a_missing_folder_stop_the_purge_and_nothing_else),
         cmocka_unit_test(test_a_database_that_dies_holds_up_the_purge_and_its_end_is_short),
         cmocka_unit_test(test_the_counts_say_what_waits_and_what_is_kept),
+        cmocka_unit_test(test_what_people_asked_for_outlives_the_saga),
     };
     return proof_end(cmocka_run_group_tests(tests, group_setup, group_teardown) ? 1 : 0);
 }

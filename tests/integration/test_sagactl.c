@@ -361,7 +361,7 @@ static void test_the_guard_floor_comes_with_its_sql(void **state)
            WORDS("  held down by ", ", which is open since 2", "saga_guard.raise_floor('", day,
                  "saga_guard.purge(10000)", "GREATEST(floor_us, 1"),
            WORDS("guard", "floor", "--margin", "48h"));
-    EXPECT(2, "--margin must be a time such as", "guard", "floor", "--margin", "1d");
+    EXPECT(2, "--margin must be a time such as", "guard", "floor", "--margin", "1w");
     EXPECT(1, "margin: must be 0 s to 366 days", "guard", "floor", "--margin", "9000h");
     json_t *floor = run_json(WORDS("guard", "floor", "-o", "json"));
     const char *time = NULL;

@@ -75,7 +75,7 @@ static int32_t current(const char *name)
 static void expect_delete(const char *name, int32_t revision, enum err_code code,
                           const char *reason)
 {
-    int rc = store_reader_delete_revision(reader, "test", name, revision, &err);
+    int rc = store_reader_delete_revision(reader, "test", name, revision, NULL, &err);
     if (rc != (int)code)
         fail_msg("%s instead of %s: %s", err_code_name((enum err_code)rc), err_code_name(code),
                  rc ? err.msg : "");
@@ -124,13 +124,15 @@ static void test_what_is_registered_becomes_current_unless_told_not_to(void **st
     put("kept", "b", "", AS_CURRENT, 2, false, 1);
     assert_int_equal(current("kept"), 2);
     struct store_definition stored;
-    ASSERT_OK(store_reader_promote(reader, "test", "kept", 1, &stored, &err), &err);
+    ASSERT_OK(store_reader_promote(reader, "test", "kept", 1, NULL, &stored, &err), &err);
     assert_true(stored.current);
     assert_int_equal(stored.revision, 1);
     store_definition_done(&stored);
     assert_int_equal(current("kept"), 1);
-    assert_int_equal(store_reader_promote(reader, "test", "kept", 3, &stored, &err), ERR_NOT_FOUND);
-    assert_int_equal(store_reader_promote(reader, "test", "none", 1, &stored, &err), ERR_NOT_FOUND);
+    assert_int_equal(store_reader_promote(reader, "test", "kept", 3, NULL, &stored, &err),
+                     ERR_NOT_FOUND);
+    assert_int_equal(store_reader_promote(reader, "test", "none", 1, NULL, &stored, &err),
+                     ERR_NOT_FOUND);
     assert_int_equal(current("kept"), 1);
 }
 
@@ -140,16 +142,20 @@ static void test_a_pause_keeps_its_time_and_whose_word_it_was(void **state)
 {
     (void)state;
     struct store_definition stored;
-    assert_int_equal(store_reader_pause(reader, "test", "paused", "ann", "", &stored, &err),
+    assert_int_equal(store_reader_pause(reader, "test", "paused",
+                                        &(struct store_words){ "ann", "" }, &stored, &err),
                      ERR_NOT_FOUND);
     put("paused", "a", "", AS_CURRENT, 1, true, 0);
-    ASSERT_OK(store_reader_pause(reader, "test", "paused", "ann", "a bad day", &stored, &err),
+    ASSERT_OK(store_reader_pause(reader, "test", "paused",
+                                 &(struct store_words){ "ann", "a bad day" }, &stored, &err),
               &err);
     int64_t since = stored.paused_at_ms;
     assert_true(since > 0);
     store_definition_done(&stored);
     fixture_exec(conn, "SELECT pg_sleep(0.01)");
-    ASSERT_OK(store_reader_pause(reader, "test", "paused", "bob", "me too", &stored, &err), &err);
+    ASSERT_OK(store_reader_pause(reader, "test", "paused", &(struct store_words){ "bob", "me too" },
+                                 &stored, &err),
+              &err);
     assert_int_equal(stored.paused_at_ms, since);
     assert_string_equal(stored.paused_by, "ann");
     assert_string_equal(stored.pause_reason, "a bad day");
@@ -165,7 +171,7 @@ static void test_a_pause_keeps_its_time_and_whose_word_it_was(void **state)
     assert_true(load.paused);
     assert_string_equal(load.pause_reason, "a bad day");
     store_op_done(&load);
-    ASSERT_OK(store_reader_resume(reader, "test", "paused", &stored, &err), &err);
+    ASSERT_OK(store_reader_resume(reader, "test", "paused", NULL, &stored, &err), &err);
     assert_int_equal(stored.paused_at_ms, 0);
     assert_null(stored.paused_by);
     store_definition_done(&stored);
@@ -249,14 +255,17 @@ static void test_the_number_of_a_deleted_revision_is_not_given_again(void **stat
     put("numbers", "c", "", DRY, 3, true, 1);
     put("numbers", "c", "", KEEP, 3, true, 1);
     expect_delete("numbers", 3, ERR_OK, NULL);
-    ASSERT_OK(store_reader_pause(reader, "test", "numbers", "ann", "", &stored, &err), &err);
+    ASSERT_OK(store_reader_pause(reader, "test", "numbers", &(struct store_words){ "ann", "" },
+                                 &stored, &err),
+              &err);
     store_definition_done(&stored);
     expect_delete("numbers", 1, ERR_OK, NULL); /* the last one: the definition */
     assert_int_equal(store_reader_definition(reader, "test", "numbers", 0, false, &stored, &err),
                      ERR_NOT_FOUND);
     assert_int_equal(store_reader_definition(reader, "test", "numbers", 1, false, &stored, &err),
                      ERR_NOT_FOUND);
-    assert_int_equal(store_reader_pause(reader, "test", "numbers", "ann", "", &stored, &err),
+    assert_int_equal(store_reader_pause(reader, "test", "numbers",
+                                        &(struct store_words){ "ann", "" }, &stored, &err),
                      ERR_NOT_FOUND);
     put("numbers", "a", "", DRY, 4, true, 0);
     put("numbers", "a", "", KEEP, 4, true, 0);
@@ -282,7 +291,7 @@ static void *delete_thread(void *arg)
     self->rc = store_reader_new(conninfo, &own, &self->err);
     if (self->rc)
         return NULL;
-    self->rc = store_reader_delete_revision(own, "test", "pay", self->revision, &self->err);
+    self->rc = store_reader_delete_revision(own, "test", "pay", self->revision, NULL, &self->err);
     (void)store_reader_free(own);
     return NULL;
 }
@@ -350,11 +359,12 @@ static void test_a_deletion_does_not_wait_for_long(void **state)
     stale_begin(&copy, &session, "long");
     session_send(&session, &copy.op);
     assert_true(session_take(&session));
-    assert_int_equal(store_reader_delete_revision(reader, "test", "pay", 1, &err), ERR_UNAVAILABLE);
+    assert_int_equal(store_reader_delete_revision(reader, "test", "pay", 1, NULL, &err),
+                     ERR_UNAVAILABLE);
     assert_true(err.retryable);
     assert_string_equal(err.sqlstate, "55P03");
     fixture_exec(session.conn, "ROLLBACK");
-    ASSERT_OK(store_reader_delete_revision(reader, "test", "pay", 1, &err), &err);
+    ASSERT_OK(store_reader_delete_revision(reader, "test", "pay", 1, NULL, &err), &err);
     stale_end(&copy, &session);
 }
 

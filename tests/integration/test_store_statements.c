@@ -76,6 +76,7 @@ static void test_parameters_are_what_the_tables_say(void **state)
     describe_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
     describe_all(find_stmts, FIND_COUNT, CONNECT_READER);
     describe_all(handler_stmts, HANDLER_STMT_COUNT, CONNECT_READER);
+    describe_all(people_stmts, PEOPLE_STMT_COUNT, CONNECT_READER);
 }
 
 /* Does this line of a plan read a table about sagas? */
@@ -143,6 +144,7 @@ static void test_plans_on_an_empty_database(void **state)
     explain_all(kafka_stmts, KAFKA_STMT_COUNT, CONNECT_READER);
     explain_all(find_stmts, FIND_COUNT, CONNECT_READER);
     explain_all(handler_stmts, HANDLER_STMT_COUNT, CONNECT_READER);
+    explain_all(people_stmts, PEOPLE_STMT_COUNT, CONNECT_READER);
 }
 
 static void test_plans_on_a_filled_database(void **state)
@@ -167,8 +169,10 @@ static void test_plans_on_a_filled_database(void **state)
         " CASE WHEN i % 50 = 0 THEN 'RUNNING' ELSE 'SUCCEEDED' END, i % 1000 = 1,"
         " now() - i * interval '1 s', now() FROM n;"
         "INSERT INTO journal (shard, saga_uid, seq, fence, kind, step, step_index, operation, try,"
-        " leased_at, outcome) SELECT shard, uid, s, s, 'LEASE', 'debit', s - 1, 'ACTION', 1, now(),"
-        " 'DONE' FROM n, generate_series(1, 3) s;"
+        " leased_at, outcome, asked_at) SELECT shard, uid, s, s, 'LEASE', 'debit', s - 1, "
+        "'ACTION', 1,"
+        " now(), 'DONE', CASE WHEN s = 3 AND shard % 8 = 0 THEN now() END"
+        " FROM n, generate_series(1, 3) s;"
         "INSERT INTO outbox SELECT shard, uid, s, 1, now() FROM n, generate_series(1, 2) s;"
         "INSERT INTO kafka_rule (rule, topic, group_id, namespace, definition, wanted, node,"
         " seen_at) SELECT 'rule-' || i, 't', 'g', 'test', 'pay', 'RUN', 'node-1', now()"
@@ -183,6 +187,9 @@ static void test_plans_on_a_filled_database(void **state)
         "INSERT INTO kafka_request (request_id, rule, kind, arguments, actor, reason, requested_at,"
         " state) SELECT uid, 'rule-' || i % 20, 'CHECK', '{}', '', '', now(),"
         " CASE WHEN i % 1000 = 0 THEN 'OPEN' ELSE 'DONE' END FROM n;"
+        "UPDATE saga SET related_saga = saga_uid WHERE shard = 7;"
+        "INSERT INTO audit (at, verb, saga_uid) SELECT now() - i * interval '1 s', 'retry', uid "
+        "FROM n;"
         "INSERT INTO late_report (shard, saga_uid, fence, outcome, effect, received_at)"
         " SELECT shard, uid, 1, 'DONE', true, now() FROM n WHERE i % 20 = 1;"
         "INSERT INTO saga_label SELECT shard, uid, 'account', 'A-' || i % 2000, 'test', now()"
@@ -198,6 +205,9 @@ static void test_plans_on_a_filled_database(void **state)
     explain_all(handler_stmts, HANDLER_STMT_COUNT, CONNECT_READER);
     fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox, kafka_rule, kafka_cursor,"
                        " dead_letter, kafka_request, late_report, saga_label");
+    explain_all(people_stmts, PEOPLE_STMT_COUNT, CONNECT_READER);
+    fixture_exec(conn, "TRUNCATE saga, saga_key, journal, node, outbox, kafka_rule, kafka_cursor,"
+                       " dead_letter, kafka_request, late_report, audit");
     PQfinish(conn);
 }
 

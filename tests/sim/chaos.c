@@ -19,9 +19,11 @@ static void choose_faults(struct world *world)
 {
     unsigned share = (unsigned)world_between(world, 100, 900);
     for (int i = 0; i < FAULT_COUNT; i++)
-        if (world_chance(world, share))
+        if (i != FAULT_CALL_OPTIONS && world_chance(world, share))
             world->odds[i] =
                 fault_odds((enum hit)i) * (unsigned)world_between(world, 50, 200) / 100;
+    if (rng_below(&world->options_rng, 2000) < share) /* half as many seeds as know any other */
+        world->odds[FAULT_CALL_OPTIONS] = fault_odds(FAULT_CALL_OPTIONS);
     world->odds[FAULT_START_AGAIN] = fault_odds(FAULT_START_AGAIN);
 }
 

@@ -36,11 +36,11 @@ struct call {
 static const char *verb_name(enum engine_verb_kind verb)
 {
     static const char *const names[] = {
-        [ENGINE_VERB_CANCEL] = "cancel",   [ENGINE_VERB_RETRY] = "retry",
-        [ENGINE_VERB_RESOLVE] = "resolve", [ENGINE_VERB_SKIP] = "skip",
-        [ENGINE_VERB_ABANDON] = "abandon", [ENGINE_VERB_SUSPEND] = "suspend",
-        [ENGINE_VERB_RESUME] = "resume",   [ENGINE_VERB_SIGNAL] = "signal",
-        [ENGINE_VERB_WAIT] = "wait",
+        [ENGINE_VERB_CANCEL] = "cancel",       [ENGINE_VERB_RETRY] = "retry",
+        [ENGINE_VERB_RESOLVE] = "resolve",     [ENGINE_VERB_SKIP] = "skip",
+        [ENGINE_VERB_ABANDON] = "abandon",     [ENGINE_VERB_SUSPEND] = "suspend",
+        [ENGINE_VERB_RESUME] = "resume",       [ENGINE_VERB_SIGNAL] = "signal",
+        [ENGINE_VERB_OPTIONS] = "set-options", [ENGINE_VERB_WAIT] = "wait",
     };
     return names[verb];
 }
@@ -413,6 +413,55 @@ static void operator_calls(struct world *world, struct node *node)
         clients_verb(world, node, some_key(world, is_parked), ENGINE_VERB_ABANDON, 0);
 }
 
+static int64_t number_between(struct world *world, int64_t least, int64_t most)
+{
+    return least + (int64_t)rng_below(&world->options_rng, (uint64_t)(most - least) + 1);
+}
+
+static int64_t number_or_same(struct world *world, int64_t least, int64_t most)
+{
+    return number_between(world, 0, 2) ? OPTIONS_SAME : number_between(world, least, most);
+}
+
+/* Numbers as definitions have them; a saga that does not take all of them takes none. */
+static void set_options(struct world *world)
+{
+    struct clients *clients = &world->clients;
+    struct node *node = &world->nodes[rng_below(&world->options_rng, world->node_count)];
+    struct business_key *key = &clients->keys[rng_below(&world->options_rng, clients->key_count)];
+    const struct definition *definition = definitions_find(&world->definitions, key->definition);
+    struct call *call = verb_new(world, node, key, ENGINE_VERB_OPTIONS);
+    struct saga_options options = OPTIONS_NONE;
+    if (number_between(world, 0, 1))
+        call->verb.step =
+            definition->steps[rng_below(&world->options_rng, definition->step_count)].name;
+    if (number_between(world, 0, 1))
+        options.operation = (enum operation)number_between(world, 0, OPERATION_COUNT - 1);
+    options.retry_for_ms = number_between(world, 500, 60000);
+    options.retry_initial_ms = number_or_same(world, 20, 800);
+    options.retry_cap_ms = number_or_same(world, 800, 6400);
+    options.max_attempts = number_or_same(world, 0, 4);
+    options.lease_ms = number_or_same(world, 5000, 9000);
+    if (!number_between(world, 0, 2))
+        options.deadline_ms = number_between(world, 0, 3)
+                                  ? db_clock_ms(world->now_ms) + number_between(world, 1000, 40000)
+                                  : 0;
+    call->verb.options = options;
+    world_trace(world, "client", "%s %s at %s", verb_name(ENGINE_VERB_OPTIONS), key->saga_id,
+                node->name);
+    call_send(call);
+}
+
+/* As world_fault asks. */
+static bool knows_options_call(struct world *world)
+{
+    bool calls = world->odds[FAULT_CALL_OPTIONS] &&
+                 rng_below(&world->options_rng, 1000) < world->odds[FAULT_CALL_OPTIONS];
+    if (calls)
+        world_hit(world, FAULT_CALL_OPTIONS);
+    return calls;
+}
+
 static void on_next(struct world *world, struct timer *timer)
 {
     struct clients *clients = &world->clients;
@@ -437,6 +486,8 @@ static void on_next(struct world *world, struct timer *timer)
         clients_verb(world, node, key, ENGINE_VERB_WAIT, world_between(world, 0, 20000));
     else
         operator_calls(world, node);
+    if (knows_options_call(world))
+        set_options(world);
     world_after(world, timer, world_between(world, 10, clients->every_ms), on_next);
 }
 

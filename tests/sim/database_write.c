@@ -109,6 +109,8 @@ static void set_row(struct world *world, struct db_saga *saga, const struct requ
     saga->row.park_code = rows_text(world, row->park_code);
     saga->row.park_message = rows_text(world, row->park_message);
     saga->row.updated_at_ms = now_ms;
+    if (request->transition.sets_deadline)
+        saga->row.deadline_at_ms = row->deadline_at_ms;
     if (!request->transition.ends)
         return;
     saga->row.ended_at_ms = now_ms;

@@ -75,7 +75,8 @@
     X(HANDLER_RELEASED, "a person releases a handler", 350)                                        \
     X(HANDLER_GRADUAL, "a person releases a handler gradually", 200)                               \
     X(HANDLER_LIMITED, "a person limits a handler, or lifts that", 150)                            \
-    X(BREAKER, "the breakers of a node hold after very few failures", 400)
+    X(BREAKER, "the breakers of a node hold after very few failures", 400)                         \
+    X(CALL_OPTIONS, "a person gives a saga other numbers", 150)
 
 #define OUTCOMES(X)                                                                                \
     X(RESULT_LOST, "a decision lost against another")                                              \
@@ -169,6 +170,8 @@
     X(SUSPECT_AT_PIVOT, "it did not turn back, since the pivot may have run before")               \
     X(SUSPECT_SUCCEEDED, "a saga that took over SUCCEEDED")                                        \
     X(SUSPECT_COMPENSATED, "a saga that took over COMPENSATED")                                    \
+    X(OPTIONS_SET, "a saga went on with other numbers")                                            \
+    X(DEADLINE_SET, "a saga had another deadline, or none any more")                               \
     X(RETRIED, "an operator's retry")                                                              \
     X(SUCCEEDED, "a saga SUCCEEDED")                                                               \
     X(COMPENSATED, "a saga COMPENSATED")                                                           \

@@ -524,15 +524,34 @@ static void check_killer(const struct look *look, const struct journal_entry *pa
                       id_of(look), park->seq, lost_in_a_row(look, park, false));
 }
 
-/* Time in which a person had stopped the saga does not count. */
+static bool sets_deadline(const struct journal_entry *entry, int64_t *ret_ms)
+{
+    struct saga_options options;
+    if (entry->kind != ENTRY_OPTIONS || !options_read(&entry->output, &options) ||
+        options.deadline_ms == OPTIONS_SAME)
+        return false;
+    *ret_ms = options.deadline_ms;
+    return true;
+}
+
+/* Time in which a person had stopped the saga does not count, from when the deadline was set. */
 static void check_deadline(const struct look *look, const struct journal_entry *entry)
 {
-    int64_t at_ms = look->saga->row.deadline_at_ms;
+    int64_t at_ms = look->saga->row.deadline_at_ms, set_ms = at_ms, since_ms = 0;
     for (int64_t i = 0; i + 1 < entry->seq; i++) {
         const struct journal_entry *before = &look->saga->entries[i];
-        if (before->kind == ENTRY_RESUME && before->about)
-            at_ms += before->finished_at_ms - look->saga->entries[before->about - 1].finished_at_ms;
+        if (sets_deadline(before, &set_ms)) {
+            at_ms = set_ms;
+            since_ms = before->finished_at_ms;
+        }
+        if (before->kind != ENTRY_RESUME || !before->about)
+            continue;
+        int64_t stopped_ms = look->saga->entries[before->about - 1].finished_at_ms;
+        at_ms += before->finished_at_ms - (stopped_ms > since_ms ? stopped_ms : since_ms);
     }
+    if (set_ms != look->saga->row.deadline_at_ms || set_ms == 0)
+        world_violate(look->world, INV_DEADLINE, "%s: #%" PRId64 " acts on a deadline that is none",
+                      id_of(look), entry->seq);
     if (look->now_ms < at_ms - CLOCK_SLACK_MS)
         world_violate(look->world, INV_DEADLINE,
                       "%s: #%" PRId64 " comes %" PRId64 " ms before the deadline", id_of(look),
@@ -703,6 +722,20 @@ static void judge_suspect(const struct look *look, const struct journal_entry *e
                                                             .window_from_ms = entry->leased_at_ms };
 }
 
+/* That leases and budgets follow it is for whoever decides by them; here the deadline alone. */
+static void judge_options(const struct look *look, const struct journal_entry *entry)
+{
+    int64_t deadline_ms;
+    world_hit(look->world, HIT_OPTIONS_SET);
+    if (!sets_deadline(entry, &deadline_ms))
+        return;
+    world_hit(look->world, HIT_DEADLINE_SET);
+    if (look->judged->turned_back || look->saga->row.deadline_at_ms != deadline_ms)
+        world_violate(look->world, INV_DEADLINE,
+                      "%s: #%" PRId64 " sets a deadline of %" PRId64 ", the row says %" PRId64,
+                      id_of(look), entry->seq, deadline_ms, look->saga->row.deadline_at_ms);
+}
+
 void invariants_entry(const struct look *look, const struct journal_entry *entry)
 {
     switch (entry->kind) {
@@ -746,6 +779,9 @@ void invariants_entry(const struct look *look, const struct journal_entry *entry
         return;
     case ENTRY_SUSPECT:
         judge_suspect(look, entry);
+        return;
+    case ENTRY_OPTIONS:
+        judge_options(look, entry);
         return;
     case ENTRY_SIGNAL:
     case ENTRY_RECEIVE:

@@ -255,11 +255,13 @@ static void check_refusal(struct world *world, const struct engine_verb *verb,
     }
 }
 
+/* reason NULL: any. */
 static bool has_entry(const struct db_saga *saga, enum entry_kind kind, const char *reason)
 {
     for (size_t i = 0; i < saga->count; i++)
-        if (saga->entries[i].kind == kind && saga->entries[i].error_message &&
-            strcmp(saga->entries[i].error_message, reason) == 0)
+        if (saga->entries[i].kind == kind &&
+            (!reason || (saga->entries[i].error_message &&
+                         strcmp(saga->entries[i].error_message, reason) == 0)))
             return true;
     return false;
 }
@@ -302,6 +304,9 @@ static bool is_so(const struct world *world, const struct engine_verb *verb,
                was(saga, invoked_ms, SAGA_COMPENSATING, SAGA_COMPENSATING);
     case ENGINE_VERB_SIGNAL:
         return has_entry(saga, ENTRY_SIGNAL, reason);
+    case ENGINE_VERB_OPTIONS: /* or it had them already, by another call: its definition never does
+                               */
+        return has_entry(saga, ENTRY_OPTIONS, reason) || has_entry(saga, ENTRY_OPTIONS, NULL);
     case ENGINE_VERB_WAIT:
         break;
     }

@@ -168,6 +168,7 @@ void world_open(struct world *world, const struct world_options *options)
     world->violation.invariant = INVARIANT_COUNT;
     rng_seed(&world->rng, options->seed);
     handlers_open(world);
+    rng_seed(&world->options_rng, ~options->seed);
 }
 
 void world_close(struct world *world)

@@ -41,6 +41,9 @@ struct world {
     struct world_options options;
     int64_t now_ms; /* true time, from 0; clocks differ from it */
     struct rng rng;
+    /* Of CALL_OPTIONS alone: where none is made, a seed is the world that it was before there were
+     * such calls. */
+    struct rng options_rng;
     struct heap timers;
     uint64_t order; /* of timers at the same millisecond, in a scenario */
     struct world_block *blocks;

@@ -73,6 +73,8 @@ int world_skip(struct world *world, const char *step);
 int world_abandon(struct world *world);
 int world_suspend(struct world *world);
 int world_resume(struct world *world);
+/* Of step NULL: of all. */
+int world_options(struct world *world, const char *step, const struct saga_options *options);
 /* With `payload` as its payload. */
 int world_signal(struct world *world, const char *name, const char *id, const char *payload);
 /* The step is done, with just this output. */

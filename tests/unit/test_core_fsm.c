@@ -423,6 +423,11 @@ static int call(struct world *world, enum verb verb)
         return world_resume(world);
     case VERB_SIGNAL:
         return world_signal(world, "s_b", "1", "");
+    case VERB_OPTIONS: {
+        struct saga_options options = OPTIONS_NONE;
+        options.lease_ms = 45000;
+        return world_options(world, "a", &options);
+    }
     case VERB_REPORT:
     case VERB_COUNT:
         break;

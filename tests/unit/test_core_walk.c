@@ -697,6 +697,29 @@ static int resolve(struct world *world, struct rng *rng, int64_t now_ms)
                            &world->err);
 }
 
+/* What the definition would allow; some of it is refused all the same, as is a deadline on the way
+ * back. */
+static int set_options(struct world *world, struct rng *rng, int64_t now_ms)
+{
+    char name[] = { (char)('a' + rng_below(rng, world->definition->step_count)), '\0' };
+    struct saga_options options = OPTIONS_NONE;
+    if (chance(rng, 40))
+        options.operation = (enum operation)rng_below(rng, OPERATION_COUNT);
+    if (chance(rng, 50))
+        options.retry_for_ms = 1000 + (int64_t)rng_below(rng, 200000);
+    if (chance(rng, 30))
+        options.retry_cap_ms = 1000 + (int64_t)rng_below(rng, 60000);
+    if (chance(rng, 30))
+        options.max_attempts = (int64_t)rng_below(rng, 5);
+    if (chance(rng, 30))
+        options.lease_ms = 5000 + (int64_t)rng_below(rng, 60000);
+    if (chance(rng, 30))
+        options.deadline_ms = chance(rng, 20) ? 0 : now_ms + (int64_t)rng_below(rng, 200000);
+    int rc = saga_on_options(world->saga, chance(rng, 50) ? name : NULL, &options, "anna", "why",
+                             now_ms, &world->transition, &world->verdict, &world->err);
+    return rc == ERR_INVALID ? ERR_PRECONDITION : rc;
+}
+
 static void event_operator(struct world *world, struct rng *rng)
 {
     struct transition *transition = &world->transition;
@@ -716,7 +739,9 @@ static void event_operator(struct world *world, struct rng *rng)
         rc = resolve(world, rng, now_ms);
     else if (which < 82)
         rc = saga_on_skip(world->saga, NULL, "anna", "why", now_ms, transition, verdict, err);
-    else if (which < 84)
+    else if (which < 88)
+        rc = set_options(world, rng, now_ms);
+    else if (which < 90)
         rc = saga_on_abandon(world->saga, "anna", "why", now_ms, transition, verdict, err);
     else if (which < 96)
         rc = saga_on_suspend(world->saga, "anna", "why", now_ms, transition, verdict, err);

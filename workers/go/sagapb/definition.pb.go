@@ -1411,7 +1411,9 @@ type RegisterDefinitionRequest struct {
 	// Full name of the service that is the saga. Absent: the only one that has the option (saga.v1.saga).
 	Service string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	// New sagas stay on the revision that is current (unless there is none).
-	KeepCurrent   bool `protobuf:"varint,5,opt,name=keep_current,json=keepCurrent,proto3" json:"keep_current,omitempty"`
+	KeepCurrent   bool   `protobuf:"varint,5,opt,name=keep_current,json=keepCurrent,proto3" json:"keep_current,omitempty"`
+	Actor         string `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`   // who asks, unproven until identities exist; at most 128 bytes
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // at most 1,024 bytes; both are kept in the audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1479,6 +1481,20 @@ func (x *RegisterDefinitionRequest) GetKeepCurrent() bool {
 		return x.KeepCurrent
 	}
 	return false
+}
+
+func (x *RegisterDefinitionRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *RegisterDefinitionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type DefinitionChange struct {
@@ -1918,6 +1934,8 @@ type PromoteDefinitionRequest struct {
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // absent: "default"
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`           // required
 	Revision      int32                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`  // required
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`       // at most 1,024 bytes
+	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`         // at most 128 bytes; both are kept in the audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1971,6 +1989,20 @@ func (x *PromoteDefinitionRequest) GetRevision() int32 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *PromoteDefinitionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PromoteDefinitionRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
 }
 
 type PauseDefinitionRequest struct {
@@ -2045,6 +2077,8 @@ type ResumeDefinitionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // absent: "default"
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`           // required
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`       // at most 1,024 bytes
+	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`         // at most 128 bytes; both are kept in the audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2093,11 +2127,27 @@ func (x *ResumeDefinitionRequest) GetName() string {
 	return ""
 }
 
+func (x *ResumeDefinitionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResumeDefinitionRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 type DeleteRevisionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // absent: "default"
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`           // required
 	Revision      int32                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`  // required
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`       // at most 1,024 bytes
+	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`         // at most 128 bytes; both are kept in the audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2151,6 +2201,20 @@ func (x *DeleteRevisionRequest) GetRevision() int32 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *DeleteRevisionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeleteRevisionRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
 }
 
 type DeleteRevisionResponse struct {
@@ -2287,7 +2351,7 @@ const file_saga_v1_definition_proto_rawDesc = "" +
 	"\x0fDefinitionPause\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xd8\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x86\x02\n" +
 	"\x19RegisterDefinitionRequest\x127\n" +
 	"\n" +
 	"definition\x18\x01 \x01(\v2\x17.saga.v1.SagaDefinitionR\n" +
@@ -2295,7 +2359,9 @@ const file_saga_v1_definition_proto_rawDesc = "" +
 	"\rvalidate_only\x18\x02 \x01(\bR\fvalidateOnly\x12 \n" +
 	"\vdescriptors\x18\x03 \x01(\fR\vdescriptors\x12\x18\n" +
 	"\aservice\x18\x04 \x01(\tR\aservice\x12!\n" +
-	"\fkeep_current\x18\x05 \x01(\bR\vkeepCurrent\"o\n" +
+	"\fkeep_current\x18\x05 \x01(\bR\vkeepCurrent\x12\x14\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"o\n" +
 	"\x10DefinitionChange\x123\n" +
 	"\bseverity\x18\x01 \x01(\x0e2\x17.saga.v1.ChangeSeverityR\bseverity\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -2328,23 +2394,29 @@ const file_saga_v1_definition_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\"|\n" +
 	"\x15ListRevisionsResponse\x12;\n" +
 	"\trevisions\x18\x01 \x03(\v2\x1d.saga.v1.RegisteredDefinitionR\trevisions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"h\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x96\x01\n" +
 	"\x18PromoteDefinitionRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x05R\brevision\"x\n" +
+	"\brevision\x18\x03 \x01(\x05R\brevision\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\"x\n" +
 	"\x16PauseDefinitionRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x04 \x01(\tR\x05actor\"K\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"y\n" +
 	"\x17ResumeDefinitionRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"e\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"\x93\x01\n" +
 	"\x15DeleteRevisionRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x05R\brevision\"\x18\n" +
+	"\brevision\x18\x03 \x01(\x05R\brevision\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\"\x18\n" +
 	"\x16DeleteRevisionResponse*c\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x15\n" +

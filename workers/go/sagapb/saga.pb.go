@@ -584,6 +584,8 @@ const (
 	JournalEntry_KIND_SIGNAL  JournalEntry_Kind = 16 // a signal came: `reason`: its name, `signal_id`, `output`: its payload
 	JournalEntry_KIND_RECEIVE JournalEntry_Kind = 17 // `step` has waited for the signal of entry `about` and is done
 	JournalEntry_KIND_SUSPECT JournalEntry_Kind = 18 // the first one: each step may have run before, by whoever had the operation
+	// (`actor` says so), between `lease_time` and `finish_time`
+	JournalEntry_KIND_OPTIONS JournalEntry_Kind = 19 // a person: other numbers from here on, of `step` (absent: of all steps);
 )
 
 // Enum value maps for JournalEntry_Kind.
@@ -608,6 +610,7 @@ var (
 		16: "KIND_SIGNAL",
 		17: "KIND_RECEIVE",
 		18: "KIND_SUSPECT",
+		19: "KIND_OPTIONS",
 	}
 	JournalEntry_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -629,6 +632,7 @@ var (
 		"KIND_SIGNAL":      16,
 		"KIND_RECEIVE":     17,
 		"KIND_SUSPECT":     18,
+		"KIND_OPTIONS":     19,
 	}
 )
 
@@ -656,7 +660,7 @@ func (x JournalEntry_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JournalEntry_Kind.Descriptor instead.
 func (JournalEntry_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{12, 0}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // A cancel or the deadline, that waits for what becomes of the pivot: had it no effect, the saga turns
@@ -1025,8 +1029,11 @@ type StepStatus struct {
 	// How large an output is that is not in `output`, since all of them together do not fit into a message:
 	// the largest ones are left out. ListJournal has each.
 	OutputBytesLeftOut int64 `protobuf:"varint,18,opt,name=output_bytes_left_out,json=outputBytesLeftOut,proto3" json:"output_bytes_left_out,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Until then `operation` is tried again; absent: it was not tried yet since its retry budget began, or
+	// is over.
+	RetryUntilTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=retry_until_time,json=retryUntilTime,proto3" json:"retry_until_time,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StepStatus) Reset() {
@@ -1183,6 +1190,13 @@ func (x *StepStatus) GetOutputBytesLeftOut() int64 {
 		return x.OutputBytesLeftOut
 	}
 	return 0
+}
+
+func (x *StepStatus) GetRetryUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RetryUntilTime
+	}
+	return nil
 }
 
 // What is known of an operation that may have taken effect.
@@ -1797,6 +1811,99 @@ func (x *Breaker) GetIsDefault() bool {
 	return false
 }
 
+// A saga that another one names, as what it corrects, reverses or repeats.
+type RelatedSaga struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Definition    string                 `protobuf:"bytes,3,opt,name=definition,proto3" json:"definition,omitempty"`
+	SagaId        string                 `protobuf:"bytes,4,opt,name=saga_id,json=sagaId,proto3" json:"saga_id,omitempty"`
+	Run           int32                  `protobuf:"varint,5,opt,name=run,proto3" json:"run,omitempty"`
+	State         SagaState              `protobuf:"varint,6,opt,name=state,proto3,enum=saga.v1.SagaState" json:"state,omitempty"`
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelatedSaga) Reset() {
+	*x = RelatedSaga{}
+	mi := &file_saga_v1_saga_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelatedSaga) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelatedSaga) ProtoMessage() {}
+
+func (x *RelatedSaga) ProtoReflect() protoreflect.Message {
+	mi := &file_saga_v1_saga_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelatedSaga.ProtoReflect.Descriptor instead.
+func (*RelatedSaga) Descriptor() ([]byte, []int) {
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RelatedSaga) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *RelatedSaga) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RelatedSaga) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+func (x *RelatedSaga) GetSagaId() string {
+	if x != nil {
+		return x.SagaId
+	}
+	return ""
+}
+
+func (x *RelatedSaga) GetRun() int32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *RelatedSaga) GetState() SagaState {
+	if x != nil {
+		return x.State
+	}
+	return SagaState_SAGA_STATE_UNSPECIFIED
+}
+
+func (x *RelatedSaga) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
 type Saga struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1826,13 +1933,15 @@ type Saga struct {
 	Pending       *Pending               `protobuf:"bytes,22,opt,name=pending,proto3" json:"pending,omitempty"`                              // not in lists
 	PastPivot     bool                   `protobuf:"varint,23,opt,name=past_pivot,json=pastPivot,proto3" json:"past_pivot,omitempty"`        // nothing is taken back any more; not in lists
 	StartAtTime   *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=start_at_time,json=startAtTime,proto3" json:"start_at_time,omitempty"` // as it was asked for
+	Related       *RelatedSaga           `protobuf:"bytes,25,opt,name=related,proto3" json:"related,omitempty"`                              // that of related_saga; absent: none, or purged; FULL view only
+	RelatedBy     []*RelatedSaga         `protobuf:"bytes,26,rep,name=related_by,json=relatedBy,proto3" json:"related_by,omitempty"`         // that name this one, oldest first, at most 20; FULL view only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Saga) Reset() {
 	*x = Saga{}
-	mi := &file_saga_v1_saga_proto_msgTypes[11]
+	mi := &file_saga_v1_saga_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1953,7 @@ func (x *Saga) String() string {
 func (*Saga) ProtoMessage() {}
 
 func (x *Saga) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[11]
+	mi := &file_saga_v1_saga_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +1966,7 @@ func (x *Saga) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saga.ProtoReflect.Descriptor instead.
 func (*Saga) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{11}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Saga) GetUid() string {
@@ -2028,6 +2137,20 @@ func (x *Saga) GetStartAtTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Saga) GetRelated() *RelatedSaga {
+	if x != nil {
+		return x.Related
+	}
+	return nil
+}
+
+func (x *Saga) GetRelatedBy() []*RelatedSaga {
+	if x != nil {
+		return x.RelatedBy
+	}
+	return nil
+}
+
 // One entry of the journal: a lease and how it ended, or a decision.
 type JournalEntry struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -2058,7 +2181,7 @@ type JournalEntry struct {
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_saga_v1_saga_proto_msgTypes[12]
+	mi := &file_saga_v1_saga_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2193,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[12]
+	mi := &file_saga_v1_saga_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2206,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{12}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JournalEntry) GetSeq() int64 {
@@ -2256,7 +2379,7 @@ type StartSagaRequest struct {
 
 func (x *StartSagaRequest) Reset() {
 	*x = StartSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[13]
+	mi := &file_saga_v1_saga_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2391,7 @@ func (x *StartSagaRequest) String() string {
 func (*StartSagaRequest) ProtoMessage() {}
 
 func (x *StartSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[13]
+	mi := &file_saga_v1_saga_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2404,7 @@ func (x *StartSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSagaRequest.ProtoReflect.Descriptor instead.
 func (*StartSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{13}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StartSagaRequest) GetNamespace() string {
@@ -2369,7 +2492,7 @@ type StartSagaResponse struct {
 
 func (x *StartSagaResponse) Reset() {
 	*x = StartSagaResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[14]
+	mi := &file_saga_v1_saga_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2504,7 @@ func (x *StartSagaResponse) String() string {
 func (*StartSagaResponse) ProtoMessage() {}
 
 func (x *StartSagaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[14]
+	mi := &file_saga_v1_saga_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2517,7 @@ func (x *StartSagaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSagaResponse.ProtoReflect.Descriptor instead.
 func (*StartSagaResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{14}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StartSagaResponse) GetUid() string {
@@ -2448,7 +2571,7 @@ type BatchStartSagasRequest struct {
 
 func (x *BatchStartSagasRequest) Reset() {
 	*x = BatchStartSagasRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[15]
+	mi := &file_saga_v1_saga_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2583,7 @@ func (x *BatchStartSagasRequest) String() string {
 func (*BatchStartSagasRequest) ProtoMessage() {}
 
 func (x *BatchStartSagasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[15]
+	mi := &file_saga_v1_saga_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2596,7 @@ func (x *BatchStartSagasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchStartSagasRequest.ProtoReflect.Descriptor instead.
 func (*BatchStartSagasRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{15}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BatchStartSagasRequest) GetRequests() []*StartSagaRequest {
@@ -2492,7 +2615,7 @@ type BatchStartSagasResponse struct {
 
 func (x *BatchStartSagasResponse) Reset() {
 	*x = BatchStartSagasResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[16]
+	mi := &file_saga_v1_saga_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2627,7 @@ func (x *BatchStartSagasResponse) String() string {
 func (*BatchStartSagasResponse) ProtoMessage() {}
 
 func (x *BatchStartSagasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[16]
+	mi := &file_saga_v1_saga_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2640,7 @@ func (x *BatchStartSagasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchStartSagasResponse.ProtoReflect.Descriptor instead.
 func (*BatchStartSagasResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{16}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BatchStartSagasResponse) GetItems() []*BatchStartSagasResponse_Item {
@@ -2540,7 +2663,7 @@ type ItemError struct {
 
 func (x *ItemError) Reset() {
 	*x = ItemError{}
-	mi := &file_saga_v1_saga_proto_msgTypes[17]
+	mi := &file_saga_v1_saga_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2675,7 @@ func (x *ItemError) String() string {
 func (*ItemError) ProtoMessage() {}
 
 func (x *ItemError) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[17]
+	mi := &file_saga_v1_saga_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2688,7 @@ func (x *ItemError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ItemError.ProtoReflect.Descriptor instead.
 func (*ItemError) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{17}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ItemError) GetCode() int32 {
@@ -2606,7 +2729,7 @@ type GetSagaRequest struct {
 
 func (x *GetSagaRequest) Reset() {
 	*x = GetSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[18]
+	mi := &file_saga_v1_saga_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2741,7 @@ func (x *GetSagaRequest) String() string {
 func (*GetSagaRequest) ProtoMessage() {}
 
 func (x *GetSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[18]
+	mi := &file_saga_v1_saga_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +2754,7 @@ func (x *GetSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSagaRequest.ProtoReflect.Descriptor instead.
 func (*GetSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{18}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetSagaRequest) GetSaga() *SagaRef {
@@ -2659,7 +2782,7 @@ type ListJournalRequest struct {
 
 func (x *ListJournalRequest) Reset() {
 	*x = ListJournalRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[19]
+	mi := &file_saga_v1_saga_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2794,7 @@ func (x *ListJournalRequest) String() string {
 func (*ListJournalRequest) ProtoMessage() {}
 
 func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[19]
+	mi := &file_saga_v1_saga_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2807,7 @@ func (x *ListJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalRequest.ProtoReflect.Descriptor instead.
 func (*ListJournalRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{19}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJournalRequest) GetSaga() *SagaRef {
@@ -2718,7 +2841,7 @@ type ListJournalResponse struct {
 
 func (x *ListJournalResponse) Reset() {
 	*x = ListJournalResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[20]
+	mi := &file_saga_v1_saga_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2853,7 @@ func (x *ListJournalResponse) String() string {
 func (*ListJournalResponse) ProtoMessage() {}
 
 func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[20]
+	mi := &file_saga_v1_saga_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2866,7 @@ func (x *ListJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJournalResponse.ProtoReflect.Descriptor instead.
 func (*ListJournalResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{20}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJournalResponse) GetEntries() []*JournalEntry {
@@ -2792,7 +2915,7 @@ type ListSagasRequest struct {
 
 func (x *ListSagasRequest) Reset() {
 	*x = ListSagasRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[21]
+	mi := &file_saga_v1_saga_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2927,7 @@ func (x *ListSagasRequest) String() string {
 func (*ListSagasRequest) ProtoMessage() {}
 
 func (x *ListSagasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[21]
+	mi := &file_saga_v1_saga_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2940,7 @@ func (x *ListSagasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSagasRequest.ProtoReflect.Descriptor instead.
 func (*ListSagasRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{21}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListSagasRequest) GetNamespace() string {
@@ -2900,7 +3023,7 @@ type ListSagasResponse struct {
 
 func (x *ListSagasResponse) Reset() {
 	*x = ListSagasResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[22]
+	mi := &file_saga_v1_saga_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +3035,7 @@ func (x *ListSagasResponse) String() string {
 func (*ListSagasResponse) ProtoMessage() {}
 
 func (x *ListSagasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[22]
+	mi := &file_saga_v1_saga_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3048,7 @@ func (x *ListSagasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSagasResponse.ProtoReflect.Descriptor instead.
 func (*ListSagasResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{22}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSagasResponse) GetSagas() []*Saga {
@@ -2961,7 +3084,7 @@ type ListEffectsRequest struct {
 
 func (x *ListEffectsRequest) Reset() {
 	*x = ListEffectsRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[23]
+	mi := &file_saga_v1_saga_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3096,7 @@ func (x *ListEffectsRequest) String() string {
 func (*ListEffectsRequest) ProtoMessage() {}
 
 func (x *ListEffectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[23]
+	mi := &file_saga_v1_saga_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2986,7 +3109,7 @@ func (x *ListEffectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEffectsRequest.ProtoReflect.Descriptor instead.
 func (*ListEffectsRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{23}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListEffectsRequest) GetNamespace() string {
@@ -3049,7 +3172,7 @@ type StepEffect struct {
 
 func (x *StepEffect) Reset() {
 	*x = StepEffect{}
-	mi := &file_saga_v1_saga_proto_msgTypes[24]
+	mi := &file_saga_v1_saga_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3184,7 @@ func (x *StepEffect) String() string {
 func (*StepEffect) ProtoMessage() {}
 
 func (x *StepEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[24]
+	mi := &file_saga_v1_saga_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3197,7 @@ func (x *StepEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEffect.ProtoReflect.Descriptor instead.
 func (*StepEffect) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{24}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StepEffect) GetUid() string {
@@ -3192,7 +3315,7 @@ type ListEffectsResponse struct {
 
 func (x *ListEffectsResponse) Reset() {
 	*x = ListEffectsResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[25]
+	mi := &file_saga_v1_saga_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3327,7 @@ func (x *ListEffectsResponse) String() string {
 func (*ListEffectsResponse) ProtoMessage() {}
 
 func (x *ListEffectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[25]
+	mi := &file_saga_v1_saga_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3340,7 @@ func (x *ListEffectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEffectsResponse.ProtoReflect.Descriptor instead.
 func (*ListEffectsResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{25}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListEffectsResponse) GetEffects() []*StepEffect {
@@ -3246,7 +3369,7 @@ type WaitSagaRequest struct {
 
 func (x *WaitSagaRequest) Reset() {
 	*x = WaitSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[26]
+	mi := &file_saga_v1_saga_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3381,7 @@ func (x *WaitSagaRequest) String() string {
 func (*WaitSagaRequest) ProtoMessage() {}
 
 func (x *WaitSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[26]
+	mi := &file_saga_v1_saga_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3394,7 @@ func (x *WaitSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSagaRequest.ProtoReflect.Descriptor instead.
 func (*WaitSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{26}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WaitSagaRequest) GetSaga() *SagaRef {
@@ -3314,7 +3437,7 @@ type WatchSagaRequest struct {
 
 func (x *WatchSagaRequest) Reset() {
 	*x = WatchSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[27]
+	mi := &file_saga_v1_saga_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3326,7 +3449,7 @@ func (x *WatchSagaRequest) String() string {
 func (*WatchSagaRequest) ProtoMessage() {}
 
 func (x *WatchSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[27]
+	mi := &file_saga_v1_saga_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3339,7 +3462,7 @@ func (x *WatchSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSagaRequest.ProtoReflect.Descriptor instead.
 func (*WatchSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{27}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchSagaRequest) GetSaga() *SagaRef {
@@ -3375,7 +3498,7 @@ type WatchSagaResponse struct {
 
 func (x *WatchSagaResponse) Reset() {
 	*x = WatchSagaResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[28]
+	mi := &file_saga_v1_saga_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3510,7 @@ func (x *WatchSagaResponse) String() string {
 func (*WatchSagaResponse) ProtoMessage() {}
 
 func (x *WatchSagaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[28]
+	mi := &file_saga_v1_saga_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3523,7 @@ func (x *WatchSagaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSagaResponse.ProtoReflect.Descriptor instead.
 func (*WatchSagaResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{28}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchSagaResponse) GetSaga() *Saga {
@@ -3435,7 +3558,7 @@ type CancelSagaRequest struct {
 
 func (x *CancelSagaRequest) Reset() {
 	*x = CancelSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[29]
+	mi := &file_saga_v1_saga_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3570,7 @@ func (x *CancelSagaRequest) String() string {
 func (*CancelSagaRequest) ProtoMessage() {}
 
 func (x *CancelSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[29]
+	mi := &file_saga_v1_saga_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3583,7 @@ func (x *CancelSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelSagaRequest.ProtoReflect.Descriptor instead.
 func (*CancelSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{29}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelSagaRequest) GetSaga() *SagaRef {
@@ -3497,7 +3620,7 @@ type SignalSagaRequest struct {
 
 func (x *SignalSagaRequest) Reset() {
 	*x = SignalSagaRequest{}
-	mi := &file_saga_v1_saga_proto_msgTypes[30]
+	mi := &file_saga_v1_saga_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3632,7 @@ func (x *SignalSagaRequest) String() string {
 func (*SignalSagaRequest) ProtoMessage() {}
 
 func (x *SignalSagaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[30]
+	mi := &file_saga_v1_saga_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3522,7 +3645,7 @@ func (x *SignalSagaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalSagaRequest.ProtoReflect.Descriptor instead.
 func (*SignalSagaRequest) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{30}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SignalSagaRequest) GetSaga() *SagaRef {
@@ -3570,7 +3693,7 @@ type SignalSagaResponse struct {
 
 func (x *SignalSagaResponse) Reset() {
 	*x = SignalSagaResponse{}
-	mi := &file_saga_v1_saga_proto_msgTypes[31]
+	mi := &file_saga_v1_saga_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3705,7 @@ func (x *SignalSagaResponse) String() string {
 func (*SignalSagaResponse) ProtoMessage() {}
 
 func (x *SignalSagaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[31]
+	mi := &file_saga_v1_saga_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3718,7 @@ func (x *SignalSagaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalSagaResponse.ProtoReflect.Descriptor instead.
 func (*SignalSagaResponse) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{31}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SignalSagaResponse) GetDuplicate() bool {
@@ -3618,7 +3741,7 @@ type BatchStartSagasResponse_Item struct {
 
 func (x *BatchStartSagasResponse_Item) Reset() {
 	*x = BatchStartSagasResponse_Item{}
-	mi := &file_saga_v1_saga_proto_msgTypes[34]
+	mi := &file_saga_v1_saga_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3630,7 +3753,7 @@ func (x *BatchStartSagasResponse_Item) String() string {
 func (*BatchStartSagasResponse_Item) ProtoMessage() {}
 
 func (x *BatchStartSagasResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_saga_v1_saga_proto_msgTypes[34]
+	mi := &file_saga_v1_saga_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3766,7 @@ func (x *BatchStartSagasResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchStartSagasResponse_Item.ProtoReflect.Descriptor instead.
 func (*BatchStartSagasResponse_Item) Descriptor() ([]byte, []int) {
-	return file_saga_v1_saga_proto_rawDescGZIP(), []int{16, 0}
+	return file_saga_v1_saga_proto_rawDescGZIP(), []int{17, 0}
 }
 
 func (x *BatchStartSagasResponse_Item) GetResult() isBatchStartSagasResponse_Item_Result {
@@ -3719,7 +3842,7 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\x03try\x18\x03 \x01(\x05R\x03try\x12(\n" +
 	"\x05error\x18\x04 \x01(\v2\x12.saga.v1.ErrorInfoR\x05error\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
-	"\x05actor\x18\x06 \x01(\tR\x05actor\"\xd7\x05\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor\"\x9d\x06\n" +
 	"\n" +
 	"StepStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
@@ -3742,7 +3865,8 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x0f \x01(\tR\x0eidempotencyKey\x121\n" +
 	"\aunknown\x18\x10 \x01(\v2\x17.saga.v1.UnknownOutcomeR\aunknown\x12\x18\n" +
 	"\asuspect\x18\x11 \x01(\bR\asuspect\x121\n" +
-	"\x15output_bytes_left_out\x18\x12 \x01(\x03R\x12outputBytesLeftOut\"\xc6\x05\n" +
+	"\x15output_bytes_left_out\x18\x12 \x01(\x03R\x12outputBytesLeftOut\x12D\n" +
+	"\x10retry_until_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x0eretryUntilTime\"\xc6\x05\n" +
 	"\x0eUnknownOutcome\x124\n" +
 	"\toperation\x18\x01 \x01(\x0e2\x16.saga.v1.OperationKindR\toperation\x12\x1a\n" +
 	"\battempts\x18\x02 \x01(\x05R\battempts\x12\x16\n" +
@@ -3815,7 +3939,18 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\x0etrial_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rtrialInterval\x12\x1c\n" +
 	"\tsuccesses\x18\x03 \x01(\x05R\tsuccesses\x12\x1d\n" +
 	"\n" +
-	"is_default\x18\x04 \x01(\bR\tisDefault\"\x89\b\n" +
+	"is_default\x18\x04 \x01(\bR\tisDefault\"\xed\x01\n" +
+	"\vRelatedSaga\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x03 \x01(\tR\n" +
+	"definition\x12\x17\n" +
+	"\asaga_id\x18\x04 \x01(\tR\x06sagaId\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\x05R\x03run\x12(\n" +
+	"\x05state\x18\x06 \x01(\x0e2\x12.saga.v1.SagaStateR\x05state\x129\n" +
+	"\n" +
+	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\xee\b\n" +
 	"\x04Saga\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1e\n" +
@@ -3847,10 +3982,13 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\apending\x18\x16 \x01(\v2\x10.saga.v1.PendingR\apending\x12\x1d\n" +
 	"\n" +
 	"past_pivot\x18\x17 \x01(\bR\tpastPivot\x12>\n" +
-	"\rstart_at_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\vstartAtTime\x1a9\n" +
+	"\rstart_at_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\vstartAtTime\x12.\n" +
+	"\arelated\x18\x19 \x01(\v2\x14.saga.v1.RelatedSagaR\arelated\x123\n" +
+	"\n" +
+	"related_by\x18\x1a \x03(\v2\x14.saga.v1.RelatedSagaR\trelatedBy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\b\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\t\n" +
 	"\fJournalEntry\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.saga.v1.JournalEntry.KindR\x04kind\x12\x12\n" +
@@ -3875,7 +4013,7 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\x05about\x18\x11 \x01(\x03R\x05about\x12\x14\n" +
 	"\x05actor\x18\x12 \x01(\tR\x05actor\x12\x1b\n" +
 	"\tsignal_id\x18\x13 \x01(\tR\bsignalId\x12-\n" +
-	"\x04held\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\x04held\"\xd3\x02\n" +
+	"\x04held\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\x04held\"\xe5\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -3900,7 +4038,8 @@ const file_saga_v1_saga_proto_rawDesc = "" +
 	"\fKIND_PENDING\x10\x0f\x12\x0f\n" +
 	"\vKIND_SIGNAL\x10\x10\x12\x10\n" +
 	"\fKIND_RECEIVE\x10\x11\x12\x10\n" +
-	"\fKIND_SUSPECT\x10\x12\"\xc4\x03\n" +
+	"\fKIND_SUSPECT\x10\x12\x12\x10\n" +
+	"\fKIND_OPTIONS\x10\x13\"\xc4\x03\n" +
 	"\x10StartSagaRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1e\n" +
 	"\n" +
@@ -4136,7 +4275,7 @@ func file_saga_v1_saga_proto_rawDescGZIP() []byte {
 }
 
 var file_saga_v1_saga_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_saga_v1_saga_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_saga_v1_saga_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_saga_v1_saga_proto_goTypes = []any{
 	(SagaState)(0),                       // 0: saga.v1.SagaState
 	(ParkReason)(0),                      // 1: saga.v1.ParkReason
@@ -4158,151 +4297,157 @@ var file_saga_v1_saga_proto_goTypes = []any{
 	(*Handler)(nil),                      // 17: saga.v1.Handler
 	(*Rate)(nil),                         // 18: saga.v1.Rate
 	(*Breaker)(nil),                      // 19: saga.v1.Breaker
-	(*Saga)(nil),                         // 20: saga.v1.Saga
-	(*JournalEntry)(nil),                 // 21: saga.v1.JournalEntry
-	(*StartSagaRequest)(nil),             // 22: saga.v1.StartSagaRequest
-	(*StartSagaResponse)(nil),            // 23: saga.v1.StartSagaResponse
-	(*BatchStartSagasRequest)(nil),       // 24: saga.v1.BatchStartSagasRequest
-	(*BatchStartSagasResponse)(nil),      // 25: saga.v1.BatchStartSagasResponse
-	(*ItemError)(nil),                    // 26: saga.v1.ItemError
-	(*GetSagaRequest)(nil),               // 27: saga.v1.GetSagaRequest
-	(*ListJournalRequest)(nil),           // 28: saga.v1.ListJournalRequest
-	(*ListJournalResponse)(nil),          // 29: saga.v1.ListJournalResponse
-	(*ListSagasRequest)(nil),             // 30: saga.v1.ListSagasRequest
-	(*ListSagasResponse)(nil),            // 31: saga.v1.ListSagasResponse
-	(*ListEffectsRequest)(nil),           // 32: saga.v1.ListEffectsRequest
-	(*StepEffect)(nil),                   // 33: saga.v1.StepEffect
-	(*ListEffectsResponse)(nil),          // 34: saga.v1.ListEffectsResponse
-	(*WaitSagaRequest)(nil),              // 35: saga.v1.WaitSagaRequest
-	(*WatchSagaRequest)(nil),             // 36: saga.v1.WatchSagaRequest
-	(*WatchSagaResponse)(nil),            // 37: saga.v1.WatchSagaResponse
-	(*CancelSagaRequest)(nil),            // 38: saga.v1.CancelSagaRequest
-	(*SignalSagaRequest)(nil),            // 39: saga.v1.SignalSagaRequest
-	(*SignalSagaResponse)(nil),           // 40: saga.v1.SignalSagaResponse
-	nil,                                  // 41: saga.v1.Saga.LabelsEntry
-	nil,                                  // 42: saga.v1.StartSagaRequest.LabelsEntry
-	(*BatchStartSagasResponse_Item)(nil), // 43: saga.v1.BatchStartSagasResponse.Item
-	(*timestamppb.Timestamp)(nil),        // 44: google.protobuf.Timestamp
-	(Effect)(0),                          // 45: saga.v1.Effect
-	(*durationpb.Duration)(nil),          // 46: google.protobuf.Duration
+	(*RelatedSaga)(nil),                  // 20: saga.v1.RelatedSaga
+	(*Saga)(nil),                         // 21: saga.v1.Saga
+	(*JournalEntry)(nil),                 // 22: saga.v1.JournalEntry
+	(*StartSagaRequest)(nil),             // 23: saga.v1.StartSagaRequest
+	(*StartSagaResponse)(nil),            // 24: saga.v1.StartSagaResponse
+	(*BatchStartSagasRequest)(nil),       // 25: saga.v1.BatchStartSagasRequest
+	(*BatchStartSagasResponse)(nil),      // 26: saga.v1.BatchStartSagasResponse
+	(*ItemError)(nil),                    // 27: saga.v1.ItemError
+	(*GetSagaRequest)(nil),               // 28: saga.v1.GetSagaRequest
+	(*ListJournalRequest)(nil),           // 29: saga.v1.ListJournalRequest
+	(*ListJournalResponse)(nil),          // 30: saga.v1.ListJournalResponse
+	(*ListSagasRequest)(nil),             // 31: saga.v1.ListSagasRequest
+	(*ListSagasResponse)(nil),            // 32: saga.v1.ListSagasResponse
+	(*ListEffectsRequest)(nil),           // 33: saga.v1.ListEffectsRequest
+	(*StepEffect)(nil),                   // 34: saga.v1.StepEffect
+	(*ListEffectsResponse)(nil),          // 35: saga.v1.ListEffectsResponse
+	(*WaitSagaRequest)(nil),              // 36: saga.v1.WaitSagaRequest
+	(*WatchSagaRequest)(nil),             // 37: saga.v1.WatchSagaRequest
+	(*WatchSagaResponse)(nil),            // 38: saga.v1.WatchSagaResponse
+	(*CancelSagaRequest)(nil),            // 39: saga.v1.CancelSagaRequest
+	(*SignalSagaRequest)(nil),            // 40: saga.v1.SignalSagaRequest
+	(*SignalSagaResponse)(nil),           // 41: saga.v1.SignalSagaResponse
+	nil,                                  // 42: saga.v1.Saga.LabelsEntry
+	nil,                                  // 43: saga.v1.StartSagaRequest.LabelsEntry
+	(*BatchStartSagasResponse_Item)(nil), // 44: saga.v1.BatchStartSagasResponse.Item
+	(*timestamppb.Timestamp)(nil),        // 45: google.protobuf.Timestamp
+	(Effect)(0),                          // 46: saga.v1.Effect
+	(*durationpb.Duration)(nil),          // 47: google.protobuf.Duration
 }
 var file_saga_v1_saga_proto_depIdxs = []int32{
-	44,  // 0: saga.v1.Pending.time:type_name -> google.protobuf.Timestamp
+	45,  // 0: saga.v1.Pending.time:type_name -> google.protobuf.Timestamp
 	1,   // 1: saga.v1.Park.reason:type_name -> saga.v1.ParkReason
 	11,  // 2: saga.v1.Park.error:type_name -> saga.v1.ErrorInfo
 	11,  // 3: saga.v1.FirstCause.error:type_name -> saga.v1.ErrorInfo
-	44,  // 4: saga.v1.FirstCause.time:type_name -> google.protobuf.Timestamp
+	45,  // 4: saga.v1.FirstCause.time:type_name -> google.protobuf.Timestamp
 	4,   // 5: saga.v1.StepStatus.state:type_name -> saga.v1.StepState
-	44,  // 6: saga.v1.StepStatus.state_time:type_name -> google.protobuf.Timestamp
+	45,  // 6: saga.v1.StepStatus.state_time:type_name -> google.protobuf.Timestamp
 	2,   // 7: saga.v1.StepStatus.operation:type_name -> saga.v1.OperationKind
-	44,  // 8: saga.v1.StepStatus.lease_until_time:type_name -> google.protobuf.Timestamp
-	44,  // 9: saga.v1.StepStatus.next_time:type_name -> google.protobuf.Timestamp
+	45,  // 8: saga.v1.StepStatus.lease_until_time:type_name -> google.protobuf.Timestamp
+	45,  // 9: saga.v1.StepStatus.next_time:type_name -> google.protobuf.Timestamp
 	3,   // 10: saga.v1.StepStatus.last_outcome:type_name -> saga.v1.Outcome
 	11,  // 11: saga.v1.StepStatus.last_error:type_name -> saga.v1.ErrorInfo
 	15,  // 12: saga.v1.StepStatus.unknown:type_name -> saga.v1.UnknownOutcome
-	2,   // 13: saga.v1.UnknownOutcome.operation:type_name -> saga.v1.OperationKind
-	44,  // 14: saga.v1.UnknownOutcome.lease_time:type_name -> google.protobuf.Timestamp
-	44,  // 15: saga.v1.UnknownOutcome.end_time:type_name -> google.protobuf.Timestamp
-	3,   // 16: saga.v1.UnknownOutcome.outcome:type_name -> saga.v1.Outcome
-	11,  // 17: saga.v1.UnknownOutcome.error:type_name -> saga.v1.ErrorInfo
-	44,  // 18: saga.v1.UnknownOutcome.settle_time:type_name -> google.protobuf.Timestamp
-	44,  // 19: saga.v1.UnknownOutcome.send_before:type_name -> google.protobuf.Timestamp
-	3,   // 20: saga.v1.UnknownOutcome.last_probe:type_name -> saga.v1.Outcome
-	11,  // 21: saga.v1.UnknownOutcome.last_probe_error:type_name -> saga.v1.ErrorInfo
-	44,  // 22: saga.v1.UnknownOutcome.last_probe_time:type_name -> google.protobuf.Timestamp
-	45,  // 23: saga.v1.UnknownOutcome.effect:type_name -> saga.v1.Effect
-	5,   // 24: saga.v1.Waiting.kind:type_name -> saga.v1.WaitKind
-	2,   // 25: saga.v1.Waiting.operation:type_name -> saga.v1.OperationKind
-	44,  // 26: saga.v1.Waiting.since_time:type_name -> google.protobuf.Timestamp
-	44,  // 27: saga.v1.Waiting.until_time:type_name -> google.protobuf.Timestamp
-	17,  // 28: saga.v1.Waiting.brake:type_name -> saga.v1.Handler
-	7,   // 29: saga.v1.Handler.hold:type_name -> saga.v1.Handler.Hold
-	44,  // 30: saga.v1.Handler.hold_time:type_name -> google.protobuf.Timestamp
-	18,  // 31: saga.v1.Handler.release_rate:type_name -> saga.v1.Rate
-	18,  // 32: saga.v1.Handler.rate:type_name -> saga.v1.Rate
-	19,  // 33: saga.v1.Handler.breaker:type_name -> saga.v1.Breaker
-	44,  // 34: saga.v1.Handler.next_trial_time:type_name -> google.protobuf.Timestamp
-	44,  // 35: saga.v1.Handler.change_time:type_name -> google.protobuf.Timestamp
-	44,  // 36: saga.v1.Handler.oldest_time:type_name -> google.protobuf.Timestamp
-	46,  // 37: saga.v1.Handler.left:type_name -> google.protobuf.Duration
-	46,  // 38: saga.v1.Breaker.trial_interval:type_name -> google.protobuf.Duration
-	0,   // 39: saga.v1.Saga.state:type_name -> saga.v1.SagaState
-	0,   // 40: saga.v1.Saga.phase:type_name -> saga.v1.SagaState
-	44,  // 41: saga.v1.Saga.state_time:type_name -> google.protobuf.Timestamp
-	12,  // 42: saga.v1.Saga.park:type_name -> saga.v1.Park
-	13,  // 43: saga.v1.Saga.cause:type_name -> saga.v1.FirstCause
-	44,  // 44: saga.v1.Saga.start_time:type_name -> google.protobuf.Timestamp
-	44,  // 45: saga.v1.Saga.update_time:type_name -> google.protobuf.Timestamp
-	44,  // 46: saga.v1.Saga.deadline_time:type_name -> google.protobuf.Timestamp
-	44,  // 47: saga.v1.Saga.end_time:type_name -> google.protobuf.Timestamp
-	41,  // 48: saga.v1.Saga.labels:type_name -> saga.v1.Saga.LabelsEntry
-	14,  // 49: saga.v1.Saga.steps:type_name -> saga.v1.StepStatus
-	16,  // 50: saga.v1.Saga.waiting:type_name -> saga.v1.Waiting
-	9,   // 51: saga.v1.Saga.pending:type_name -> saga.v1.Pending
-	44,  // 52: saga.v1.Saga.start_at_time:type_name -> google.protobuf.Timestamp
-	8,   // 53: saga.v1.JournalEntry.kind:type_name -> saga.v1.JournalEntry.Kind
-	2,   // 54: saga.v1.JournalEntry.operation:type_name -> saga.v1.OperationKind
-	44,  // 55: saga.v1.JournalEntry.lease_time:type_name -> google.protobuf.Timestamp
-	44,  // 56: saga.v1.JournalEntry.attempt_until_time:type_name -> google.protobuf.Timestamp
-	44,  // 57: saga.v1.JournalEntry.lease_until_time:type_name -> google.protobuf.Timestamp
-	3,   // 58: saga.v1.JournalEntry.outcome:type_name -> saga.v1.Outcome
-	44,  // 59: saga.v1.JournalEntry.finish_time:type_name -> google.protobuf.Timestamp
-	44,  // 60: saga.v1.JournalEntry.retry_time:type_name -> google.protobuf.Timestamp
-	11,  // 61: saga.v1.JournalEntry.error:type_name -> saga.v1.ErrorInfo
-	46,  // 62: saga.v1.JournalEntry.held:type_name -> google.protobuf.Duration
-	42,  // 63: saga.v1.StartSagaRequest.labels:type_name -> saga.v1.StartSagaRequest.LabelsEntry
-	44,  // 64: saga.v1.StartSagaRequest.start_at:type_name -> google.protobuf.Timestamp
-	44,  // 65: saga.v1.StartSagaRequest.suspect_since:type_name -> google.protobuf.Timestamp
-	0,   // 66: saga.v1.StartSagaResponse.state:type_name -> saga.v1.SagaState
-	22,  // 67: saga.v1.BatchStartSagasRequest.requests:type_name -> saga.v1.StartSagaRequest
-	43,  // 68: saga.v1.BatchStartSagasResponse.items:type_name -> saga.v1.BatchStartSagasResponse.Item
-	10,  // 69: saga.v1.GetSagaRequest.saga:type_name -> saga.v1.SagaRef
-	6,   // 70: saga.v1.GetSagaRequest.view:type_name -> saga.v1.SagaView
-	10,  // 71: saga.v1.ListJournalRequest.saga:type_name -> saga.v1.SagaRef
-	21,  // 72: saga.v1.ListJournalResponse.entries:type_name -> saga.v1.JournalEntry
-	0,   // 73: saga.v1.ListSagasRequest.states:type_name -> saga.v1.SagaState
-	20,  // 74: saga.v1.ListSagasResponse.sagas:type_name -> saga.v1.Saga
-	0,   // 75: saga.v1.StepEffect.state:type_name -> saga.v1.SagaState
-	44,  // 76: saga.v1.StepEffect.start_time:type_name -> google.protobuf.Timestamp
-	2,   // 77: saga.v1.StepEffect.operation:type_name -> saga.v1.OperationKind
-	44,  // 78: saga.v1.StepEffect.first_time:type_name -> google.protobuf.Timestamp
-	44,  // 79: saga.v1.StepEffect.last_time:type_name -> google.protobuf.Timestamp
-	33,  // 80: saga.v1.ListEffectsResponse.effects:type_name -> saga.v1.StepEffect
-	10,  // 81: saga.v1.WaitSagaRequest.saga:type_name -> saga.v1.SagaRef
-	46,  // 82: saga.v1.WaitSagaRequest.timeout:type_name -> google.protobuf.Duration
-	6,   // 83: saga.v1.WaitSagaRequest.view:type_name -> saga.v1.SagaView
-	10,  // 84: saga.v1.WatchSagaRequest.saga:type_name -> saga.v1.SagaRef
-	6,   // 85: saga.v1.WatchSagaRequest.view:type_name -> saga.v1.SagaView
-	20,  // 86: saga.v1.WatchSagaResponse.saga:type_name -> saga.v1.Saga
-	10,  // 87: saga.v1.CancelSagaRequest.saga:type_name -> saga.v1.SagaRef
-	10,  // 88: saga.v1.SignalSagaRequest.saga:type_name -> saga.v1.SagaRef
-	23,  // 89: saga.v1.BatchStartSagasResponse.Item.saga:type_name -> saga.v1.StartSagaResponse
-	26,  // 90: saga.v1.BatchStartSagasResponse.Item.error:type_name -> saga.v1.ItemError
-	22,  // 91: saga.v1.SagaService.StartSaga:input_type -> saga.v1.StartSagaRequest
-	24,  // 92: saga.v1.SagaService.BatchStartSagas:input_type -> saga.v1.BatchStartSagasRequest
-	27,  // 93: saga.v1.SagaService.GetSaga:input_type -> saga.v1.GetSagaRequest
-	28,  // 94: saga.v1.SagaService.ListJournal:input_type -> saga.v1.ListJournalRequest
-	30,  // 95: saga.v1.SagaService.ListSagas:input_type -> saga.v1.ListSagasRequest
-	32,  // 96: saga.v1.SagaService.ListEffects:input_type -> saga.v1.ListEffectsRequest
-	35,  // 97: saga.v1.SagaService.WaitSaga:input_type -> saga.v1.WaitSagaRequest
-	36,  // 98: saga.v1.SagaService.WatchSaga:input_type -> saga.v1.WatchSagaRequest
-	38,  // 99: saga.v1.SagaService.CancelSaga:input_type -> saga.v1.CancelSagaRequest
-	39,  // 100: saga.v1.SagaService.SignalSaga:input_type -> saga.v1.SignalSagaRequest
-	23,  // 101: saga.v1.SagaService.StartSaga:output_type -> saga.v1.StartSagaResponse
-	25,  // 102: saga.v1.SagaService.BatchStartSagas:output_type -> saga.v1.BatchStartSagasResponse
-	20,  // 103: saga.v1.SagaService.GetSaga:output_type -> saga.v1.Saga
-	29,  // 104: saga.v1.SagaService.ListJournal:output_type -> saga.v1.ListJournalResponse
-	31,  // 105: saga.v1.SagaService.ListSagas:output_type -> saga.v1.ListSagasResponse
-	34,  // 106: saga.v1.SagaService.ListEffects:output_type -> saga.v1.ListEffectsResponse
-	20,  // 107: saga.v1.SagaService.WaitSaga:output_type -> saga.v1.Saga
-	37,  // 108: saga.v1.SagaService.WatchSaga:output_type -> saga.v1.WatchSagaResponse
-	20,  // 109: saga.v1.SagaService.CancelSaga:output_type -> saga.v1.Saga
-	40,  // 110: saga.v1.SagaService.SignalSaga:output_type -> saga.v1.SignalSagaResponse
-	101, // [101:111] is the sub-list for method output_type
-	91,  // [91:101] is the sub-list for method input_type
-	91,  // [91:91] is the sub-list for extension type_name
-	91,  // [91:91] is the sub-list for extension extendee
-	0,   // [0:91] is the sub-list for field type_name
+	45,  // 13: saga.v1.StepStatus.retry_until_time:type_name -> google.protobuf.Timestamp
+	2,   // 14: saga.v1.UnknownOutcome.operation:type_name -> saga.v1.OperationKind
+	45,  // 15: saga.v1.UnknownOutcome.lease_time:type_name -> google.protobuf.Timestamp
+	45,  // 16: saga.v1.UnknownOutcome.end_time:type_name -> google.protobuf.Timestamp
+	3,   // 17: saga.v1.UnknownOutcome.outcome:type_name -> saga.v1.Outcome
+	11,  // 18: saga.v1.UnknownOutcome.error:type_name -> saga.v1.ErrorInfo
+	45,  // 19: saga.v1.UnknownOutcome.settle_time:type_name -> google.protobuf.Timestamp
+	45,  // 20: saga.v1.UnknownOutcome.send_before:type_name -> google.protobuf.Timestamp
+	3,   // 21: saga.v1.UnknownOutcome.last_probe:type_name -> saga.v1.Outcome
+	11,  // 22: saga.v1.UnknownOutcome.last_probe_error:type_name -> saga.v1.ErrorInfo
+	45,  // 23: saga.v1.UnknownOutcome.last_probe_time:type_name -> google.protobuf.Timestamp
+	46,  // 24: saga.v1.UnknownOutcome.effect:type_name -> saga.v1.Effect
+	5,   // 25: saga.v1.Waiting.kind:type_name -> saga.v1.WaitKind
+	2,   // 26: saga.v1.Waiting.operation:type_name -> saga.v1.OperationKind
+	45,  // 27: saga.v1.Waiting.since_time:type_name -> google.protobuf.Timestamp
+	45,  // 28: saga.v1.Waiting.until_time:type_name -> google.protobuf.Timestamp
+	17,  // 29: saga.v1.Waiting.brake:type_name -> saga.v1.Handler
+	7,   // 30: saga.v1.Handler.hold:type_name -> saga.v1.Handler.Hold
+	45,  // 31: saga.v1.Handler.hold_time:type_name -> google.protobuf.Timestamp
+	18,  // 32: saga.v1.Handler.release_rate:type_name -> saga.v1.Rate
+	18,  // 33: saga.v1.Handler.rate:type_name -> saga.v1.Rate
+	19,  // 34: saga.v1.Handler.breaker:type_name -> saga.v1.Breaker
+	45,  // 35: saga.v1.Handler.next_trial_time:type_name -> google.protobuf.Timestamp
+	45,  // 36: saga.v1.Handler.change_time:type_name -> google.protobuf.Timestamp
+	45,  // 37: saga.v1.Handler.oldest_time:type_name -> google.protobuf.Timestamp
+	47,  // 38: saga.v1.Handler.left:type_name -> google.protobuf.Duration
+	47,  // 39: saga.v1.Breaker.trial_interval:type_name -> google.protobuf.Duration
+	0,   // 40: saga.v1.RelatedSaga.state:type_name -> saga.v1.SagaState
+	45,  // 41: saga.v1.RelatedSaga.start_time:type_name -> google.protobuf.Timestamp
+	0,   // 42: saga.v1.Saga.state:type_name -> saga.v1.SagaState
+	0,   // 43: saga.v1.Saga.phase:type_name -> saga.v1.SagaState
+	45,  // 44: saga.v1.Saga.state_time:type_name -> google.protobuf.Timestamp
+	12,  // 45: saga.v1.Saga.park:type_name -> saga.v1.Park
+	13,  // 46: saga.v1.Saga.cause:type_name -> saga.v1.FirstCause
+	45,  // 47: saga.v1.Saga.start_time:type_name -> google.protobuf.Timestamp
+	45,  // 48: saga.v1.Saga.update_time:type_name -> google.protobuf.Timestamp
+	45,  // 49: saga.v1.Saga.deadline_time:type_name -> google.protobuf.Timestamp
+	45,  // 50: saga.v1.Saga.end_time:type_name -> google.protobuf.Timestamp
+	42,  // 51: saga.v1.Saga.labels:type_name -> saga.v1.Saga.LabelsEntry
+	14,  // 52: saga.v1.Saga.steps:type_name -> saga.v1.StepStatus
+	16,  // 53: saga.v1.Saga.waiting:type_name -> saga.v1.Waiting
+	9,   // 54: saga.v1.Saga.pending:type_name -> saga.v1.Pending
+	45,  // 55: saga.v1.Saga.start_at_time:type_name -> google.protobuf.Timestamp
+	20,  // 56: saga.v1.Saga.related:type_name -> saga.v1.RelatedSaga
+	20,  // 57: saga.v1.Saga.related_by:type_name -> saga.v1.RelatedSaga
+	8,   // 58: saga.v1.JournalEntry.kind:type_name -> saga.v1.JournalEntry.Kind
+	2,   // 59: saga.v1.JournalEntry.operation:type_name -> saga.v1.OperationKind
+	45,  // 60: saga.v1.JournalEntry.lease_time:type_name -> google.protobuf.Timestamp
+	45,  // 61: saga.v1.JournalEntry.attempt_until_time:type_name -> google.protobuf.Timestamp
+	45,  // 62: saga.v1.JournalEntry.lease_until_time:type_name -> google.protobuf.Timestamp
+	3,   // 63: saga.v1.JournalEntry.outcome:type_name -> saga.v1.Outcome
+	45,  // 64: saga.v1.JournalEntry.finish_time:type_name -> google.protobuf.Timestamp
+	45,  // 65: saga.v1.JournalEntry.retry_time:type_name -> google.protobuf.Timestamp
+	11,  // 66: saga.v1.JournalEntry.error:type_name -> saga.v1.ErrorInfo
+	47,  // 67: saga.v1.JournalEntry.held:type_name -> google.protobuf.Duration
+	43,  // 68: saga.v1.StartSagaRequest.labels:type_name -> saga.v1.StartSagaRequest.LabelsEntry
+	45,  // 69: saga.v1.StartSagaRequest.start_at:type_name -> google.protobuf.Timestamp
+	45,  // 70: saga.v1.StartSagaRequest.suspect_since:type_name -> google.protobuf.Timestamp
+	0,   // 71: saga.v1.StartSagaResponse.state:type_name -> saga.v1.SagaState
+	23,  // 72: saga.v1.BatchStartSagasRequest.requests:type_name -> saga.v1.StartSagaRequest
+	44,  // 73: saga.v1.BatchStartSagasResponse.items:type_name -> saga.v1.BatchStartSagasResponse.Item
+	10,  // 74: saga.v1.GetSagaRequest.saga:type_name -> saga.v1.SagaRef
+	6,   // 75: saga.v1.GetSagaRequest.view:type_name -> saga.v1.SagaView
+	10,  // 76: saga.v1.ListJournalRequest.saga:type_name -> saga.v1.SagaRef
+	22,  // 77: saga.v1.ListJournalResponse.entries:type_name -> saga.v1.JournalEntry
+	0,   // 78: saga.v1.ListSagasRequest.states:type_name -> saga.v1.SagaState
+	21,  // 79: saga.v1.ListSagasResponse.sagas:type_name -> saga.v1.Saga
+	0,   // 80: saga.v1.StepEffect.state:type_name -> saga.v1.SagaState
+	45,  // 81: saga.v1.StepEffect.start_time:type_name -> google.protobuf.Timestamp
+	2,   // 82: saga.v1.StepEffect.operation:type_name -> saga.v1.OperationKind
+	45,  // 83: saga.v1.StepEffect.first_time:type_name -> google.protobuf.Timestamp
+	45,  // 84: saga.v1.StepEffect.last_time:type_name -> google.protobuf.Timestamp
+	34,  // 85: saga.v1.ListEffectsResponse.effects:type_name -> saga.v1.StepEffect
+	10,  // 86: saga.v1.WaitSagaRequest.saga:type_name -> saga.v1.SagaRef
+	47,  // 87: saga.v1.WaitSagaRequest.timeout:type_name -> google.protobuf.Duration
+	6,   // 88: saga.v1.WaitSagaRequest.view:type_name -> saga.v1.SagaView
+	10,  // 89: saga.v1.WatchSagaRequest.saga:type_name -> saga.v1.SagaRef
+	6,   // 90: saga.v1.WatchSagaRequest.view:type_name -> saga.v1.SagaView
+	21,  // 91: saga.v1.WatchSagaResponse.saga:type_name -> saga.v1.Saga
+	10,  // 92: saga.v1.CancelSagaRequest.saga:type_name -> saga.v1.SagaRef
+	10,  // 93: saga.v1.SignalSagaRequest.saga:type_name -> saga.v1.SagaRef
+	24,  // 94: saga.v1.BatchStartSagasResponse.Item.saga:type_name -> saga.v1.StartSagaResponse
+	27,  // 95: saga.v1.BatchStartSagasResponse.Item.error:type_name -> saga.v1.ItemError
+	23,  // 96: saga.v1.SagaService.StartSaga:input_type -> saga.v1.StartSagaRequest
+	25,  // 97: saga.v1.SagaService.BatchStartSagas:input_type -> saga.v1.BatchStartSagasRequest
+	28,  // 98: saga.v1.SagaService.GetSaga:input_type -> saga.v1.GetSagaRequest
+	29,  // 99: saga.v1.SagaService.ListJournal:input_type -> saga.v1.ListJournalRequest
+	31,  // 100: saga.v1.SagaService.ListSagas:input_type -> saga.v1.ListSagasRequest
+	33,  // 101: saga.v1.SagaService.ListEffects:input_type -> saga.v1.ListEffectsRequest
+	36,  // 102: saga.v1.SagaService.WaitSaga:input_type -> saga.v1.WaitSagaRequest
+	37,  // 103: saga.v1.SagaService.WatchSaga:input_type -> saga.v1.WatchSagaRequest
+	39,  // 104: saga.v1.SagaService.CancelSaga:input_type -> saga.v1.CancelSagaRequest
+	40,  // 105: saga.v1.SagaService.SignalSaga:input_type -> saga.v1.SignalSagaRequest
+	24,  // 106: saga.v1.SagaService.StartSaga:output_type -> saga.v1.StartSagaResponse
+	26,  // 107: saga.v1.SagaService.BatchStartSagas:output_type -> saga.v1.BatchStartSagasResponse
+	21,  // 108: saga.v1.SagaService.GetSaga:output_type -> saga.v1.Saga
+	30,  // 109: saga.v1.SagaService.ListJournal:output_type -> saga.v1.ListJournalResponse
+	32,  // 110: saga.v1.SagaService.ListSagas:output_type -> saga.v1.ListSagasResponse
+	35,  // 111: saga.v1.SagaService.ListEffects:output_type -> saga.v1.ListEffectsResponse
+	21,  // 112: saga.v1.SagaService.WaitSaga:output_type -> saga.v1.Saga
+	38,  // 113: saga.v1.SagaService.WatchSaga:output_type -> saga.v1.WatchSagaResponse
+	21,  // 114: saga.v1.SagaService.CancelSaga:output_type -> saga.v1.Saga
+	41,  // 115: saga.v1.SagaService.SignalSaga:output_type -> saga.v1.SignalSagaResponse
+	106, // [106:116] is the sub-list for method output_type
+	96,  // [96:106] is the sub-list for method input_type
+	96,  // [96:96] is the sub-list for extension type_name
+	96,  // [96:96] is the sub-list for extension extendee
+	0,   // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_saga_v1_saga_proto_init() }
@@ -4311,8 +4456,8 @@ func file_saga_v1_saga_proto_init() {
 		return
 	}
 	file_saga_v1_definition_proto_init()
-	file_saga_v1_saga_proto_msgTypes[21].OneofWrappers = []any{}
-	file_saga_v1_saga_proto_msgTypes[34].OneofWrappers = []any{
+	file_saga_v1_saga_proto_msgTypes[22].OneofWrappers = []any{}
+	file_saga_v1_saga_proto_msgTypes[35].OneofWrappers = []any{
 		(*BatchStartSagasResponse_Item_Saga)(nil),
 		(*BatchStartSagasResponse_Item_Error)(nil),
 	}
@@ -4322,7 +4467,7 @@ func file_saga_v1_saga_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_saga_v1_saga_proto_rawDesc), len(file_saga_v1_saga_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
