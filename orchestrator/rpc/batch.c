@@ -1,6 +1,7 @@
 #include "rpc/batch.h"
 
 #include "base/mem.h"
+#include "store/reader_audit.h"
 
 #include <saga/v1/operator.pb-c.h>
 #include <stdio.h>
@@ -335,6 +336,28 @@ static enum turn run_all(struct batch_run *run, char stopped[128], struct err *e
     return TURN_GO;
 }
 
+/* The batch's own line of the audit; what it comes to for each saga is in that one's journal. */
+static int note_batch(struct batch_run *run, struct err *err)
+{
+    static const char *const verbs[] = {
+        [ENGINE_VERB_CANCEL] = "batch-cancel",   [ENGINE_VERB_RETRY] = "batch-retry",
+        [ENGINE_VERB_RESOLVE] = "batch-resolve", [ENGINE_VERB_SKIP] = "batch-skip",
+        [ENGINE_VERB_ABANDON] = "batch-abandon", [ENGINE_VERB_SUSPEND] = "batch-suspend",
+        [ENGINE_VERB_RESUME] = "batch-resume",
+    };
+    const Saga__V1__RunBatchRequest *request = (void *)run->call->request;
+    const struct store_audit_note note = {
+        .verb = verbs[run->verb.kind],
+        .namespace_ = *request->namespace_ ? request->namespace_ : NULL,
+        .definition = *request->definition ? request->definition : NULL,
+        .subject = run->id,
+        .actor = run->verb.actor,
+        .reason = run->verb.reason,
+        .detail = *request->filter ? request->filter : NULL,
+    };
+    return store_reader_audit_add(run->reader, &note, err);
+}
+
 void *batch_thread(void *ctx)
 {
     struct batch_run *run = ctx;
@@ -344,8 +367,12 @@ void *batch_thread(void *ctx)
     struct err err;
     (void)err_set(&err, ERR_UNAVAILABLE, "the server is stopping");
     enum turn turn = TURN_FAILED;
-    if (!store_reader_new(server->conninfo, &run->reader, &err))
-        turn = run->validate_only ? count_all(run, &err) : run_all(run, stopped, &err);
+    if (!store_reader_new(server->conninfo, &run->reader, &err)) {
+        if (run->validate_only)
+            turn = count_all(run, &err);
+        else if (!note_batch(run, &err))
+            turn = run_all(run, stopped, &err);
+    }
     if (turn == TURN_OVER) { /* what is with the engine is told if it comes soon */
         int64_t until_ms = rpc_now_ms() + LAST_MS;
         while (in_flight(run) && sender_is_open(&run->sender) && rpc_now_ms() < until_ms)

@@ -23,7 +23,8 @@ void store_audit_line_done(struct store_audit_line *line)
     *line = (struct store_audit_line){ 0 };
 }
 
-int reader_audit_add(struct store_reader *reader, const struct audit_note *note, struct err *err)
+int reader_audit_add(struct store_reader *reader, const struct store_audit_note *note,
+                     struct err *err)
 {
     struct params *params = reader_start_people(reader, PEOPLE_AUDIT_ADD);
     params_text(params, note->verb);
@@ -35,6 +36,23 @@ int reader_audit_add(struct store_reader *reader, const struct audit_note *note,
     params_text(params, note->detail);
     CLEANUP(connect_clear_p) PGresult *result = NULL;
     return reader_execute(reader, &result, err);
+}
+
+struct note_query {
+    const struct store_audit_note *note;
+};
+
+static int note_run(struct store_reader *reader, void *ctx, struct err *err)
+{
+    const struct note_query *query = ctx;
+    return reader_audit_add(reader, query->note, err);
+}
+
+int store_reader_audit_add(struct store_reader *reader, const struct store_audit_note *note,
+                           struct err *err)
+{
+    struct note_query query = { note };
+    return reader_with_connection(reader, note_run, &query, err);
 }
 
 struct audit_query {

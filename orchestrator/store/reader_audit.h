@@ -22,6 +22,13 @@ struct store_audit_line { /* strings owned; NULL: none */
 };
 void store_audit_line_done(struct store_audit_line *line);
 
+struct store_audit_note { /* NULL: none */
+    const char *verb, *namespace_, *definition, *subject, *actor, *reason, *detail;
+};
+/* A line about what is in no other table; it is durable on return. */
+MUST_USE int store_reader_audit_add(struct store_reader *reader,
+                                    const struct store_audit_note *note, struct err *err);
+
 struct store_audit_filter { /* NULL: any */
     const char *actor, *namespace_, *definition;
     const char *const *verbs;

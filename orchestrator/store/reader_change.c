@@ -77,12 +77,12 @@ static int note(struct store_reader *reader, const char *verb, const char *names
 {
     char subject[32];
     (void)snprintf(subject, sizeof subject, "revision %" PRId32, revision);
-    const struct audit_note line = { .verb = verb,
-                                     .namespace_ = namespace_,
-                                     .definition = name,
-                                     .subject = revision ? subject : NULL,
-                                     .actor = words->actor,
-                                     .reason = words->reason };
+    const struct store_audit_note line = { .verb = verb,
+                                           .namespace_ = namespace_,
+                                           .definition = name,
+                                           .subject = revision ? subject : NULL,
+                                           .actor = words->actor,
+                                           .reason = words->reason };
     return reader_audit_add(reader, &line, err);
 }
 

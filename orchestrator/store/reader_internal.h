@@ -6,6 +6,7 @@
 #include "store/decode.h"
 #include "store/params.h"
 #include "store/reader.h"
+#include "store/reader_audit.h"
 
 struct store_reader {
     char *conninfo;
@@ -26,11 +27,8 @@ struct params *reader_start_people(struct store_reader *reader, enum people_stmt
 /* The uid that the reference names, also of a saga that was purged; ERR_NOT_FOUND. */
 MUST_USE int reader_resolve(struct store_reader *reader, const struct store_ref *ref,
                             struct uuid *ret, struct err *err);
-struct audit_note { /* NULL: none */
-    const char *verb, *namespace_, *definition, *subject, *actor, *reason, *detail;
-};
 /* A line of the audit, within the caller's transaction. */
-MUST_USE int reader_audit_add(struct store_reader *reader, const struct audit_note *note,
+MUST_USE int reader_audit_add(struct store_reader *reader, const struct store_audit_note *note,
                               struct err *err);
 /* Runs what was filled; the caller clears *ret_result. */
 MUST_USE int reader_execute(struct store_reader *reader, PGresult **ret_result, struct err *err);

@@ -20,6 +20,12 @@
     " NULL::uuid, NULL, NULL, q.rule, q.actor, q.reason, concat_ws(' ', nullif(q.arguments, "      \
     "'{}'),"                                                                                       \
     " q.error) FROM kafka_request q"
+#define OF_HANDLER                                                                                 \
+    "SELECT CASE e.kind WHEN 'HELD' THEN 'handler-hold' WHEN 'RELEASED' THEN 'handler-release'"    \
+    " WHEN 'LIMITED' THEN 'handler-limit' END, NULL, NULL, NULL, NULL::int4, NULL::uuid, NULL,"    \
+    " NULL, e.handler, e.actor, e.reason, concat_ws(' ',"                                          \
+    " 'release-rate=' || trim_scale(e.release_rate / 1000.0),"                                     \
+    " 'rate=' || trim_scale(e.rate / 1000.0), 'cap=' || e.cap) FROM handler_event e"
 #define OF_AUDIT                                                                                   \
     "SELECT a.verb, a.namespace, a.definition, a.saga_id, a.run, a.saga_uid, a.step, a.operation," \
     " a.subject, a.actor, a.reason, a.detail FROM audit a"
@@ -41,7 +47,8 @@
     " FROM c LEFT JOIN LATERAL (" OF_AUDIT " WHERE c.source = 'a' AND a.at = c.at" \
     " AND a.audit_id = c.id AND a.seq = c.seq UNION ALL (" OF_JOURNAL " WHERE c.source = 'j'" \
     " AND j.shard = c.shard AND j.saga_uid = c.id AND j.seq = c.seq) UNION ALL (" OF_KAFKA \
-    " WHERE c.source = 'k' AND q.request_id = c.id)) l ON true)" \
+    " WHERE c.source = 'k' AND q.request_id = c.id) UNION ALL (" OF_HANDLER " WHERE c.source = 'h'" \
+    " AND e.at = c.at AND md5(e.handler)::uuid = c.id AND e.version = c.seq)) l ON true)" \
     " SELECT f.* FROM f WHERE f.fits OR f.n = (SELECT max(c.n) FROM c) ORDER BY f.n"
 /* clang-format on */
 
@@ -61,7 +68,10 @@ const struct stmt people_stmts[PEOPLE_STMT_COUNT] = {
         " AND j.asked_at >= $4" NEWEST("j.asked_at", "j.saga_uid", "j.seq")
         ") UNION ALL (SELECT 'k', q.requested_at, q.request_id, 0::bigint, NULL FROM kafka_request q"
         " WHERE (q.requested_at, q.request_id) < ($1, $2) AND q.requested_at >= $4"
-        " ORDER BY q.requested_at DESC, q.request_id DESC LIMIT $9)") },
+        " ORDER BY q.requested_at DESC, q.request_id DESC LIMIT $9"
+        ") UNION ALL (SELECT 'h', e.at, md5(e.handler)::uuid, e.version, NULL FROM handler_event e"
+        " WHERE (e.at, md5(e.handler)::uuid, e.version) < " PLACE " AND e.at >= $4"
+        NEWEST("e.at", "md5(e.handler)::uuid", "e.version") ")") },
     /* $10: shard and uid of the saga. */
     [PEOPLE_AUDIT_OF_SAGA] = { "audit_of_saga", 11,
         { OID_TIMESTAMPTZ, OID_UUID, OID_INT8, OID_TIMESTAMPTZ, OID_TEXT, OID_TEXT_ARRAY, OID_TEXT,

@@ -1,6 +1,6 @@
 -- Who, when, what, why. What a person asked of a saga is an entry of its journal, and that entry is its
--- line of the audit; what was decided about Kafka is in kafka_request. What is neither has a row here,
--- written by the transaction that did it.
+-- line of the audit; what was decided about Kafka is in kafka_request, about handlers in handler_event.
+-- What is neither has a row here, written by the transaction that did it.
 
 -- A time that no update touches, so that it can have an index beside HOT updates (finished_at cannot).
 ALTER TABLE journal ADD COLUMN asked_at timestamptz;
@@ -12,6 +12,7 @@ UPDATE journal SET asked_at = finished_at
     OR (kind = 'RESUME' AND about IS NOT NULL)
     OR (kind = 'RESOLVE' AND about IS NULL);
 CREATE INDEX journal_asked ON journal (asked_at, saga_uid, seq) WHERE asked_at IS NOT NULL;
+CREATE INDEX handler_event_time ON handler_event (at, (md5(handler)::uuid), version);
 CREATE INDEX kafka_request_time ON kafka_request (requested_at, request_id);
 
 CREATE TABLE audit (
@@ -33,7 +34,7 @@ CREATE TABLE audit (
     PRIMARY KEY (at, audit_id, seq)
 );
 COMMENT ON TABLE kafka_request IS 'What people decided about Kafka, and what the nodes are still to do of it. What is done goes with the audit-retention.';
-COMMENT ON TABLE audit IS 'What people did that no journal and no kafka_request tells; and of sagas that were purged, what people had asked of them.';
+COMMENT ON TABLE audit IS 'What people did that no journal, no kafka_request and no handler_event tells; and of sagas that were purged, what people had asked of them.';
 COMMENT ON COLUMN audit.audit_id IS 'Of a saga that was purged: saga_uid; seq is then the entry''s.';
 COMMENT ON COLUMN audit.subject IS 'What it is about, where that is no saga: a revision, a handler, a batch.';
 COMMENT ON COLUMN audit.detail IS 'What exactly, for people.';

@@ -220,8 +220,8 @@ static void test_related_sagas_are_shown_from_both_sides(void **state)
 
 /* --- audit ------------------------------------------------------------------------------------ */
 
-/* Every entry that a person asked for, every decision about Kafka, every line of the table, once.
- */
+/* Every entry that a person asked for, every decision about Kafka and handlers, every line of the
+ * table, once. */
 static void test_the_audit_holds_everything_once_and_in_order(void **state)
 {
     (void)state;
@@ -253,11 +253,24 @@ static void test_the_audit_holds_everything_once_and_in_order(void **state)
                                "SELECT count(*) FROM audit WHERE definition = 'seen'"
                                " AND verb IN ('pause-definition', 'resume-definition')"),
                      2);
+    EXPECT(0, "", "handler", "hold", "nobody", "--reason", "the bank asked");
+    EXPECT(0, "", "handler", "cap", "nobody", "7", "--reason", "gently");
+    EXPECT(0, "", "handler", "release", "nobody", "--reason", "it is back");
+    expect(0,
+           WORDS("handler-hold", "nobody", "the bank asked", "handler-limit", "cap=7",
+                 "handler-release", "it is back"),
+           WORDS("audit", "--who", "ada"));
+    rig_start(&rig, "seen", "s-2", "");
+    EXPECT(0, "suspended", "batch", "suspend", "definition = 'seen' AND state = RUNNING",
+           "--reason", "all of it", "--yes");
+    expect(0, WORDS("batch-suspend", "all of it", "definition = 'seen'"),
+           WORDS("audit", "--verb", "batch-suspend"));
     json_t *all = sagactl_json(&rig, WORDS("audit", "--all", "-o", "json"));
     json_t *list = json_object_get(all, "entries");
     int64_t rows = rig_count(&rig, RIG_STORE,
                              "SELECT (SELECT count(*) FROM audit) + (SELECT count(*) FROM journal"
-                             " WHERE asked_at IS NOT NULL) + (SELECT count(*) FROM kafka_request)");
+                             " WHERE asked_at IS NOT NULL) + (SELECT count(*) FROM kafka_request)"
+                             " + (SELECT count(*) FROM handler_event WHERE kind <> 'DRAINED')");
     assert_int_equal(json_array_size(list), rows);
     const char *newer = "9999";
     for (size_t i = 0; i < json_array_size(list); i++) {

@@ -953,14 +953,15 @@ static void test_the_migration_knows_the_owners(void **state)
                  " 'saga_key', 'journal', 'late_report', 'definition', 'definition_revision')"
                  " LOOP EXECUTE 'DROP TABLE sagad.' || later; END LOOP; END $$;"
                  "DROP INDEX saga_owner, saga_wake, saga_waiting, saga_doubt, saga_key_forget,"
-                 " saga_parked;"
+                 " saga_parked, saga_related;"
                  "ALTER TABLE saga_key DROP COLUMN purged_at, DROP COLUMN archive;"
                  "CREATE INDEX saga_open ON saga (shard, saga_uid)"
                  " WHERE state IN ('RUNNING', 'COMPENSATING', 'PARKED');"
                  "ALTER TABLE definition_revision DROP COLUMN descriptors;"
                  "ALTER TABLE definition DROP COLUMN last_revision, DROP COLUMN paused_at,"
                  " DROP COLUMN paused_by, DROP COLUMN pause_reason;"
-                 "ALTER TABLE journal DROP COLUMN signal_id, DROP COLUMN held_ms;"
+                 "ALTER TABLE journal DROP COLUMN signal_id, DROP COLUMN held_ms,"
+                 " DROP COLUMN asked_at;"
                  "ALTER TABLE saga DROP COLUMN start_at;"
                  "DELETE FROM schema_migrations WHERE version > 1");
     hits = 0;
