@@ -82,6 +82,10 @@ static const char *const paths[] = {
     "/saga.v1.OperatorService/ReleaseHandler",
     "/saga.v1.OperatorService/SetHandlerLimits",
     "/saga.v1.OperatorService/ListHandlers",
+    "/saga.v1.OperatorService/SetOptions",
+    "/saga.v1.OperatorService/ExportAttempts",
+    "/saga.v1.OperatorService/RerunSaga",
+    "/saga.v1.OperatorService/ListAudit",
 };
 static const struct method every = { "every", METHOD_STREAM, &fuzz__every__descriptor, NULL,
                                      false };
