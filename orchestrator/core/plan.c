@@ -500,11 +500,11 @@ int64_t plan_retry_until_ms(const struct saga *saga, size_t step, enum operation
     const struct slot *first = saga_slot(saga, attempts->budget_seq);
     if (!first)
         return 0;
-    return wait_end_ms(saga, step, operation, 0,
-                       retry_until_ms(&saga_rule(saga, step, operation)->retry,
-                                      first->entry.leased_at_ms) +
-                           plan_suspended_ms(saga, attempts->budget_seq) +
-                           plan_held_ms(saga, step, operation, attempts->budget_seq));
+    return wait_end_ms(
+        saga, step, operation, 0,
+        retry_until_ms(&saga_rule(saga, step, operation)->retry, first->entry.leased_at_ms) +
+            plan_suspended_ms(saga, attempts->budget_seq) +
+            plan_held_ms(saga, step, operation, attempts->budget_seq));
 }
 
 /* The end of its budget, of the time in which it must begin, or of the window of its key: the

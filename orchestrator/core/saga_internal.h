@@ -247,8 +247,8 @@ int64_t plan_held_ms(const struct saga *saga, size_t step, enum operation operat
 /* The end of its retry budget, without all that time; 0: none has begun, INT64_MAX: not while its
  * handler is braked. */
 int64_t plan_retry_until_ms(const struct saga *saga, size_t step, enum operation operation);
-/* The deadline, without all that time since it was last set; 0: none, INT64_MAX: not while a handler
- * that it waits for is braked. */
+/* The deadline, without all that time since it was last set; 0: none, INT64_MAX: not while a
+ * handler that it waits for is braked. */
 int64_t plan_deadline_ms(const struct saga *saga);
 /* Not grantable before; 0: no such wait. */
 int64_t plan_not_before_ms(const struct saga *saga, size_t step, enum operation operation);
