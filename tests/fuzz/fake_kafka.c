@@ -355,7 +355,7 @@ int store_reader_outbox_decide(struct store_reader *reader,
 {
     (void)reader;
     check_words(what->actor, what->reason);
-    FUZZ_CHECK(what->id.seq >= 0 && what->id.part >= 0 && what->id.part <= STORE_EVENT_END);
+    FUZZ_CHECK(what->id.seq >= 0 && what->id.part >= 0 && what->id.part < STORE_EVENT_PART_COUNT);
     return fake_reader_refuses() ? refuse(err) : 0;
 }
 
