@@ -164,9 +164,9 @@ static int take_lines(const PGresult *result, struct audit_query *query, struct 
     size_t limit = query->filter->limit;
     int rows = PQntuples(result);
     for (int row = 0; row < rows; row++) {
-        struct store_audit_line line;
-        int64_t n;
-        bool fits;
+        struct store_audit_line line = { 0 };
+        int64_t n = 0;
+        bool fits = false;
         if (decode_line(result, row, &line, &n, &fits, err) != 0)
             return (int)err->code;
         if (fits && query->count == limit) { /* the next page begins with it */

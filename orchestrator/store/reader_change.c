@@ -214,7 +214,7 @@ static int register_run(struct store_reader *reader, void *ctx, struct err *err)
     if (what->validate_only)
         return register_preview(reader, registration, err);
     bool found = false;
-    struct before before;
+    struct before before = { 0 };
     if (reader_command(reader, "BEGIN", err) != 0)
         return (int)err->code;
     (void)start_named(reader, READ_REGISTER_NAME, what->namespace_, what->name);
@@ -269,7 +269,7 @@ static int note_change(struct store_reader *reader, const struct change *change,
 static int change_run(struct store_reader *reader, void *ctx, struct err *err)
 {
     struct change *change = ctx;
-    struct before before;
+    struct before before = { 0 };
     store_definition_done(&change->definition); /* of a first try that broke */
     if (reader_command(reader, "BEGIN", err) != 0 ||
         lock_definition(reader, change->namespace_, change->name, &before, err) != 0)
@@ -391,7 +391,7 @@ static int lock_revision(struct store_reader *reader, const struct change *chang
 static int delete_run(struct store_reader *reader, void *ctx, struct err *err)
 {
     const struct change *change = ctx;
-    struct before before;
+    struct before before = { 0 };
     if (refuse_used(reader, change, err) != 0 || reader_command(reader, "BEGIN", err) != 0 ||
         reader_command(reader, "SET LOCAL lock_timeout = '500ms'", err) != 0 ||
         lock_definition(reader, change->namespace_, change->name, &before, err) != 0 ||

@@ -1,5 +1,6 @@
 #include "wire/filter.h"
 
+#include "base/utf8.h"
 #include "wire/json_scalars.h"
 
 #include <assert.h>
@@ -226,9 +227,11 @@ static int check_size(const struct parser *parser, const char *place, const char
                       const char *value, size_t most)
 {
     size_t size = strlen(value);
-    if (size > 0 && size <= most)
-        return 0;
-    return refuse(parser, place, "%s: 1 to %zu bytes, not %zu", name, most, size);
+    if (size == 0 || size > most)
+        return refuse(parser, place, "%s: 1 to %zu bytes, not %zu", name, most, size);
+    if (!utf8_is_text(value, size))
+        return refuse(parser, place, "%s: has no control characters", name);
+    return 0;
 }
 
 static int set_text(const struct parser *parser, const struct field *field, const char *place,

@@ -138,6 +138,7 @@ static const struct {
     { "definition = \"a", "filter: column 14: the quote is not closed" },
     { "definition = 'a\\'", "filter: column 14: the quote is not closed" },
     { "definition = ''", "filter: column 14: definition: 1 to 128 bytes, not 0" },
+    { "namespace = a\xc2\x85z", "filter: column 13: namespace: has no control characters" },
     { "saga_id = *", "filter: column 11: saga_id: 1 to 256 bytes, not 0" },
     { "labels.'' = a", "filter: column 8: a label's key: 1 to 64 bytes, not 0" },
     { "labels. = a", "filter: column 8: the end: a value is missing here" },
