@@ -92,23 +92,30 @@ static Google__Protobuf__Duration *reply_span(struct arena *arena, int64_t ms)
     return span;
 }
 
-/* Those that are counted no further share what there is beyond the others. */
+/* Those that are counted no further share what there is beyond the others: as they did when the
+ * database last looked, or evenly where it saw too few of one. */
 static int64_t let_go_of(const struct handlers_look *look, const char *name, bool *ret_estimate)
 {
-    int64_t own = 0, counted = 0, uncounted = 0;
+    int64_t own = 0, counted = 0, uncounted = 0, own_share = 0, shares = 0;
+    bool is_even = false;
     for (size_t i = 0; i < look->let_go_count; i++) {
         const struct store_let_go *let_go = &look->let_go[i];
         bool whole = let_go->sagas < STORE_LET_GO_COUNT_MAX;
         counted += whole ? let_go->sagas : 0;
         uncounted += !whole;
+        shares += whole ? 0 : let_go->share;
+        is_even |= !whole && !let_go->share;
         if (strcmp(let_go->handler, name) == 0) {
             own = let_go->sagas;
+            own_share = let_go->share;
             *ret_estimate = !whole;
         }
     }
     if (!*ret_estimate)
         return own;
-    int64_t about = (look->let_go_about - counted) / uncounted;
+    double rest = (double)(look->let_go_about - counted);
+    double part = is_even ? 1.0 / (double)uncounted : (double)own_share / (double)shares;
+    int64_t about = (int64_t)(rest * part);
     return about > own ? about : own;
 }
 

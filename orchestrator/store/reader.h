@@ -157,6 +157,7 @@ struct store_let_go {
     char *handler; /* owned */
     int64_t sagas; /* at most STORE_LET_GO_COUNT_MAX */
     int64_t oldest_ms;
+    int64_t share; /* of all sagas, in thousand millionths, at the last analysis; 0: too few then */
 };
 enum { STORE_LET_GO_COUNT_MAX = 10000 };
 /* By name, at most `limit`; and the other nodes that live, by name, at most node_limit; strings

@@ -178,6 +178,7 @@ static int let_go_run(struct store_reader *reader, void *ctx, struct err *err)
         ret->handler = columns_text(&columns);
         ret->sagas = columns_int8(&columns);
         ret->oldest_ms = columns_time_ms(&columns);
+        ret->share = columns_int8(&columns);
         query->count++;
         rc = columns.failed ? (int)err->code : 0;
     }

@@ -511,7 +511,11 @@ const struct stmt
         " SELECT h.name, (SELECT count(*) FROM (SELECT FROM saga s WHERE " LET_GO
         " AND s.waiting_handler = h.name LIMIT $1) c),"
         " (SELECT s.started_at FROM saga s WHERE " LET_GO " AND s.waiting_handler = h.name"
-        " ORDER BY s.waiting_handler, s.started_at LIMIT 1)"
+        " ORDER BY s.waiting_handler, s.started_at LIMIT 1),"
+        " coalesce((SELECT (f.part * 1e9)::int8 FROM pg_stats p CROSS JOIN"
+        " unnest(p.most_common_vals::text::text[], p.most_common_freqs) AS f (word, part)"
+        " WHERE p.schemaname = current_schema() AND p.tablename = 'saga'"
+        " AND p.attname = 'waiting_handler' AND f.word = h.name), 0)"
         " FROM h WHERE h.name IS NOT NULL LIMIT $2" },
     /* The nodes that live, but for $1. */
     [READ_NODES] = { "live_nodes", 2, { OID_TEXT, OID_INT8 },

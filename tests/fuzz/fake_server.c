@@ -475,7 +475,7 @@ int store_reader_let_go(struct store_reader *reader, size_t limit, struct store_
     if (mood & FAKE_ANSWERS_ERRORS)
         return refuse(err);
     fail_memory(0); /* it is not this side's memory that ends */
-    ret[0] = (struct store_let_go){ mem_strdup("nobody"), 2, 1700000000000 };
+    ret[0] = (struct store_let_go){ mem_strdup("nobody"), 2, 1700000000000, 0 };
     FUZZ_CHECK(ret[0].handler);
     *ret_count = 1;
     return 0;

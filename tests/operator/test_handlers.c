@@ -327,6 +327,44 @@ static void test_what_is_wrong_is_refused(void **state)
     command_expect(no_reason, NULL, 2, "--reason");
 }
 
+/* --- what waits in the database alone -----------------------------------------------------------
+ */
+
+static int64_t told_let_go(const char *handler)
+{
+    Saga__V1__ListHandlersRequest request = SAGA__V1__LIST_HANDLERS_REQUEST__INIT;
+    request.handler = rig_borrow(handler);
+    Saga__V1__ListHandlersResponse *reply = (Saga__V1__ListHandlersResponse *)rig_call(
+        one, "OperatorService/ListHandlers", &request.base,
+        &saga__v1__list_handlers_response__descriptor, NULL);
+    assert_int_equal(reply->n_handlers, 1);
+    assert_true(reply->handlers[0]->let_go_is_estimate);
+    int64_t let_go = reply->handlers[0]->let_go;
+    saga__v1__list_handlers_response__free_unpacked(reply, NULL);
+    return let_go;
+}
+
+/* More than are counted, of two handlers, and not alike many: each is told by its share. */
+static void test_what_is_let_go_is_told_of_each_handler_about(void **state)
+{
+    (void)state;
+    const int64_t few = 15000, many = 45000;
+    rig_exec(
+        one, RIG_STORE,
+        "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run, state,"
+        " phase, doubt, started_at, updated_at, waiting_handler) SELECT 0, gen_random_uuid(),"
+        " 'default', 'filled', 1, 'f-' || i, 1, 'RUNNING', 'RUNNING', false, now(), now(),"
+        " CASE WHEN i <= %lld THEN 'few' ELSE 'many' END FROM generate_series(1, %lld) AS i",
+        (long long)few, (long long)(few + many));
+    rig_exec(one, RIG_STORE, "ANALYZE saga");
+    int64_t told_few = told_let_go("few"), told_many = told_let_go("many");
+    print_message("few: %lld told %lld, many: %lld told %lld\n", (long long)few,
+                  (long long)told_few, (long long)many, (long long)told_many);
+    assert_in_range(told_few, few * 9 / 10, few * 11 / 10);
+    assert_in_range(told_many, many * 9 / 10, many * 11 / 10);
+    rig_exec(one, RIG_STORE, "DELETE FROM saga WHERE definition = 'filled'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +375,7 @@ int main(void)
         cmocka_unit_test_teardown(test_a_cap_and_a_rate_last, check),
         cmocka_unit_test_teardown(test_a_breaker_holds_tries_and_closes, check),
         cmocka_unit_test_teardown(test_what_is_wrong_is_refused, check),
+        cmocka_unit_test_teardown(test_what_is_let_go_is_told_of_each_handler_about, check),
     };
     return proof_end(cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0);
 }
