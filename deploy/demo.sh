@@ -12,6 +12,9 @@
 #   deploy/demo.sh --kafka [--count N]   only settlements, from a real Kafka topic (demo_kafka.bash): taken
 #                       over from a consumer that is killed in mid-step, while the broker and sagad are
 #                       killed; read once more from offset 0. Exit code 77 where no broker can be had
+#   deploy/demo.sh --outage [--count N]   only settlements: the risk service dies in the night
+#                       (demo_outage.bash); its handler is held, released with a rate, and in the morning
+#                       what nobody knows is settled by a file of verdicts
 #   deploy/demo.sh --workers mixed [--count N]   both stories, each step by a worker in another language
 #                       (demo_mixed.bash): Go, Java, Python, Node and C. Exit code 77 where one of these
 #                       cannot be had
@@ -23,13 +26,13 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/release
 count=500
-with_kafka='' with_languages=''
+with_kafka='' with_languages='' with_outage=''
 start_seconds=25 # over which the sagas of a story are started
 limit_seconds=95 # from the first start until all are at rest
 key_seconds=15   # so long logistics remembers a key; fulfilment.proto says the same
 
 usage() {
-    echo "usage: $0 [--kafka | --workers mixed] [--count N]      N: 20 to 5000" >&2
+    echo "usage: $0 [--kafka | --outage | --workers mixed] [--count N]      N: 20 to 5000" >&2
     exit 2
 }
 
@@ -41,6 +44,7 @@ while [ $# -gt 0 ]; do
             shift
             ;;
         --kafka) with_kafka=yes ;;
+        --outage) with_outage=yes ;;
         --workers)
             [ "${2-}" = mixed ] || usage
             with_languages=yes
@@ -51,11 +55,11 @@ while [ $# -gt 0 ]; do
     shift
 done
 { [ "$count" -ge 20 ] && [ "$count" -le 5000 ]; } || usage
-[ -z "$with_kafka" ] || [ -z "$with_languages" ] || usage
+[[ $with_kafka$with_languages$with_outage =~ ^(yes)?$ ]] || usage
 
 directory='' socket='' data='' sagad='' sagad_port='' risk='' shop='' logistics=''
 pg_pid='' sagad_pid='' risk_pid='' driver_pid='' mariadb_pid='' logistics_pid='' redis_pid=''
-broker_pid='' brokers='' consumer_pid=''
+broker_pid='' brokers='' consumer_pid='' risk_listen=127.0.0.1:0
 sagad_options=()
 settlers=(worker-1 worker-2) settler_faults=(kill_sagad kill_settler kill_postgres)
 shippers=(shipper-1 shipper-2) shipper_faults=(kill_sagad freeze_redis kill_shipper kill_mariadb)
@@ -265,7 +269,7 @@ start_sagad() {
 }
 
 start_risk() {
-    "$build/workers/demo/risk_service" --listen 127.0.0.1:0 --log "$directory/risk.effects" \
+    "$build/workers/demo/risk_service" --listen "$risk_listen" --log "$directory/risk.effects" \
         >"$directory/risk.out" 2>>"$directory/risk.log" &
     risk_pid=$!
     wait_for_line "$risk_pid" "$directory/risk.out" "serving on" "the risk service"
@@ -315,13 +319,14 @@ driver() { # story, subcommand, more arguments
     "$build/workers/demo/demo_driver" "$story" "$command" --count "$count" "$@"
 }
 
-audit() { # story, books or verdict
-    local sources=(--bank "host=$socket user=postgres dbname=bank" --risk-log "$directory/risk.effects")
-    if [ "$1" = fulfilment ]; then
+audit() { # story, books or verdict, more arguments
+    local story=$1 kind=$2 sources=(--bank "host=$socket user=postgres dbname=bank" --risk-log "$directory/risk.effects")
+    shift 2
+    if [ "$story" = fulfilment ]; then
         sources=(--shop "$shop/sock" --logistics-log "$directory/logistics.effects"
             --cache "$directory/redis.sock")
     fi
-    driver "$1" "$2" --sagad "$sagad" "${sources[@]}"
+    driver "$story" "$kind" --sagad "$sagad" "${sources[@]}" "$@"
 }
 
 first() { # story, word of `demo_driver STORY ids`: the first key of that kind
@@ -582,6 +587,9 @@ if [ -n "$with_kafka" ]; then
     # shellcheck source=deploy/demo_kafka.bash
     . "$root/deploy/demo_kafka.bash"
     get_kafka
+elif [ -n "$with_outage" ]; then
+    # shellcheck source=deploy/demo_outage.bash
+    . "$root/deploy/demo_outage.bash"
 elif [ -n "$with_languages" ]; then
     # shellcheck source=deploy/demo_mixed.bash
     . "$root/deploy/demo_mixed.bash"
@@ -616,6 +624,8 @@ start_sagad
 start_risk
 if [ -n "$with_kafka" ]; then
     settle_from_kafka
+elif [ -n "$with_outage" ]; then
+    outage
 else
     settle
     fulfil

@@ -18,7 +18,7 @@ struct load {
     const char *addresses[ADDRESSES_MAX + 1];
     pthread_t thread;
     atomic_bool stopped;
-    atomic_int acked, repeated;
+    atomic_int acked, repeated, allowed;
     bool refused; /* by thread, read after it was joined */
     char why[256];
     bool joined;
@@ -82,6 +82,10 @@ static void *run(void *ctx)
     int i = 0;
     size_t at = 0;
     while (i < load->count && !load->refused && !atomic_load(&load->stopped)) {
+        if (i >= atomic_load(&load->allowed)) {
+            wait_ms(AGAIN_MS);
+            continue;
+        }
         if (!client && client_new(load->addresses[at], &client, &err) != 0)
             break; /* the await misses them */
         if (start_once(load, client, i)) {
@@ -107,6 +111,7 @@ struct load *load_start_at(struct rig *rig, const char *const *addresses, enum l
     load->rig = rig;
     load->books = books;
     load->count = count;
+    atomic_store(&load->allowed, count);
     for (size_t i = 0; addresses[i]; i++) {
         assert_true(i < ADDRESSES_MAX);
         load->addresses[i] = addresses[i];
@@ -120,6 +125,11 @@ struct load *load_start(struct rig *rig, enum load_books books, const char *pref
 {
     const char *addresses[] = { rig->address, NULL };
     return load_start_at(rig, addresses, books, prefix, count);
+}
+
+void load_allow(struct load *load, int count)
+{
+    atomic_store(&load->allowed, count);
 }
 
 int load_acked(const struct load *load)

@@ -24,6 +24,9 @@ struct load *load_start(struct rig *rig, enum load_books books, const char *pref
 /* The same; a start that fails is repeated at the next of these addresses (NULL at the end). */
 struct load *load_start_at(struct rig *rig, const char *const *addresses, enum load_books books,
                            const char *prefix, int count);
+/* Not beyond so many starts, until more are allowed: else it may be through before the last fault.
+ */
+void load_allow(struct load *load, int count);
 /* Starts of it that are acknowledged so far. */
 int load_acked(const struct load *load);
 /* Starts that were answered with an error, or not at all, and were repeated. */

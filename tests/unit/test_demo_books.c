@@ -202,6 +202,20 @@ static void test_a_half_undone_settlement_is_found(void **state)
     assert_fault(&books, 3, "settled, although nobody said yes");
 }
 
+static void test_a_lost_reply_is_settled_by_a_person_alone(void **state)
+{
+    (void)state;
+    CLEANUP(books_done) struct books books = books_as_planned();
+    struct record *lost = &books.records[REPLY_LOST];
+    lost->saga.state = STATE(SUCCEEDED);
+    lost->notified = 1;
+    assert_fault(&books, 1, "settled, although nobody said yes");
+    lost->confirmed = true;
+    assert_fault(&books, 0, "");
+    lost->notified = 0;
+    assert_fault(&books, 1, "settled, but risk's log has it 0 times");
+}
+
 static void test_a_park_for_another_reason_is_found(void **state)
 {
     (void)state;
@@ -285,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_every_lost_one_is_found),
         cmocka_unit_test(test_money_that_is_off_is_found),
         cmocka_unit_test(test_a_half_undone_settlement_is_found),
+        cmocka_unit_test(test_a_lost_reply_is_settled_by_a_person_alone),
         cmocka_unit_test(test_a_park_for_another_reason_is_found),
         cmocka_unit_test(test_records_are_found_by_exact_id_only),
         cmocka_unit_test(test_payments_are_as_planned),

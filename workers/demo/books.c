@@ -67,9 +67,9 @@ static void audit_settled(struct audit *audit, int number, const struct record *
         fault(audit, number, "settled, but risk's log has it %" PRId64 " times", record->notified);
     if (record->withdrawn != 0)
         fault(audit, number, "settled, but its notification was withdrawn");
+    bool unanswered = plan->risk == SETTLEMENT_RISK(TAKE_EFFECT_THEN_TIME_OUT);
     if (settlement_is_over_balance(plan) || plan->risk == SETTLEMENT_RISK(REFUSE) ||
-        plan->risk == SETTLEMENT_RISK(TAKE_EFFECT_THEN_TIME_OUT) ||
-        plan->risk == SETTLEMENT_RISK(TRY_LATER))
+        (unanswered && !record->confirmed) || plan->risk == SETTLEMENT_RISK(TRY_LATER))
         fault(audit, number, "settled, although nobody said yes");
 }
 

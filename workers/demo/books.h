@@ -14,6 +14,7 @@ struct record { /* of one settlement */
     int64_t debits, refunds, entries, reversals; /* rows in the bank */
     int64_t debited_cents, refunded_cents, ledger_cents;
     int64_t notified, withdrawn; /* lines in the risk service's log */
+    bool confirmed; /* nobody answered, and a person found out that risk was notified */
 };
 
 struct books {
@@ -45,6 +46,9 @@ struct record *books_find(struct books *books, const char *settlement_id);
 void books_take_sagas(struct books *books, const struct sagas *sagas);
 MUST_USE int books_read_bank(struct books *books, const char *conninfo, struct err *err);
 MUST_USE int books_read_risk_log(struct books *books, const char *path, struct err *err);
+
+/* A line for each settlement that a person confirmed: its id. */
+MUST_USE int books_read_confirmed(struct books *books, const char *path, struct err *err);
 
 void books_audit(const struct books *books, struct audit *ret);
 static inline void audit_done(struct audit *audit)

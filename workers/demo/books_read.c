@@ -1,7 +1,9 @@
 #include "books.h"
 #include "effect_log.h"
 
+#include <errno.h>
 #include <libpq-fe.h>
+#include <stdio.h>
 #include <string.h>
 
 static void pg_conn_p(PGconn **conn)
@@ -110,6 +112,27 @@ static bool take_effect(void *ctx, const char *what, const char *settlement_id)
     else
         return false;
     return true;
+}
+
+int books_read_confirmed(struct books *books, const char *path, struct err *err)
+{
+    char id[STORY_ID_SIZE + 1]; /* and its newline */
+    int rc = 0;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return err_set(err, ERR_UNAVAILABLE, "%s: %s", path, strerror(errno));
+    while (!rc && fgets(id, sizeof id, file)) {
+        id[strcspn(id, "\n")] = '\0';
+        struct record *record = books_find(books, id);
+        if (record)
+            record->confirmed = true;
+        else
+            rc = err_set(err, ERR_INVALID, "%s: %s is no settlement of the demo", path, id);
+    }
+    if (!rc && ferror(file))
+        rc = err_set(err, ERR_UNAVAILABLE, "%s: %s", path, strerror(errno));
+    (void)fclose(file); /* it was only read */
+    return rc;
 }
 
 int books_read_risk_log(struct books *books, const char *path, struct err *err)

@@ -6,8 +6,8 @@
  *   demo_driver STORY ids     --count N       which key is what
  *   demo_driver STORY records --count N       key, a tab, the input in hex: for a topic
  *
- * STORY is settlement (SOURCES: --bank CONNINFO --risk-log FILE) or fulfilment (SOURCES: --shop
- * SOCKET
+ * STORY is settlement (SOURCES: --bank CONNINFO --risk-log FILE [--confirmed FILE]; in the latter
+ * the ids of those that a person found out about) or fulfilment (SOURCES: --shop SOCKET
  * --logistics-log FILE --cache SOCKET). */
 #include "driver_report.h"
 #include "driver_run.h"
@@ -72,6 +72,7 @@ static bool parse_option(const char *name, const char *value, const struct story
         { "--sagad", &arguments->sagad },
         { "--bank", &arguments->sources.bank },
         { "--risk-log", &arguments->sources.risk_log },
+        { "--confirmed", &arguments->sources.confirmed },
         { "--shop", &arguments->sources.shop },
         { "--logistics-log", &arguments->sources.logistics_log },
         { "--cache", &arguments->sources.cache },
@@ -199,7 +200,8 @@ int main(int argc, char **argv)
                       "       demo_driver STORY books|verdict --sagad ADDRESS --count N SOURCES\n"
                       "       demo_driver fulfilment branches --sagad ADDRESS --count N\n"
                       "       demo_driver STORY ids|records --count N\n"
-                      "STORY, SOURCES: settlement, --bank CONNINFO --risk-log FILE\n"
+                      "STORY, SOURCES: settlement, --bank CONNINFO --risk-log FILE"
+                      " [--confirmed FILE]\n"
                       "             or fulfilment, --shop SOCKET --logistics-log FILE"
                       " --cache SOCKET\n"
                       "N: %d to %d\n",

@@ -6,6 +6,7 @@
 
 struct report_sources {          /* where the books of a story are; only its own are looked at */
     const char *bank, *risk_log; /* settlement */
+    const char *confirmed;       /* the same: what a person found out; NULL: nothing */
     const char *shop, *logistics_log, *cache; /* fulfilment */
 };
 

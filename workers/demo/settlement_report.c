@@ -60,6 +60,8 @@ int settlement_report(const struct report_sources *sources, struct client *clien
     rc = books_read_bank(&books, sources->bank, err);
     if (!rc)
         rc = books_read_risk_log(&books, sources->risk_log, err);
+    if (!rc && sources->confirmed)
+        rc = books_read_confirmed(&books, sources->confirmed, err);
     if (!rc) {
         struct audit audit;
         books_audit(&books, &audit);
