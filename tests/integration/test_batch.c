@@ -246,6 +246,41 @@ static void test_resolve_and_skip_by_filter(void **state)
     rig_await_states(&rig, "once", "k-", "COMPENSATED", 20, SOON);
 }
 
+/* After an outage what is in its back-off does not wait out the rest of it. */
+static void test_q1_after_an_outage_a_batch_ends_the_back_off(void **state)
+{
+    (void)state;
+    enum {
+        COUNT = 20
+    }; /* back-offs of up to a day: that one ends by itself meanwhile is as good as never */
+    rig_define(&rig, "outage", NULL, "a: IDEMPOTENT for=604800s initial=86400s cap=86400s | none");
+    rig_start_many(&rig, "outage", "q-", COUNT, "a A 1 retry");
+    rig_await(&rig, RIG_STORE, "20", SOON,
+              "SELECT count(*) FROM journal j JOIN saga s USING (shard, saga_uid)"
+              " WHERE s.definition = 'outage' AND j.outcome = 'RETRY'");
+    rig_await(&rig, RIG_STORE, "t", SOON,
+              "SELECT avg(j.retry_at - j.finished_at) > interval '2 h'"
+              " AND max(j.retry_at - j.finished_at) <= interval '24 h'"
+              " FROM journal j JOIN saga s USING (shard, saga_uid)"
+              " WHERE s.definition = 'outage' AND j.outcome = 'RETRY'");
+    EXPECT(0, "20 sagas match", "batch", "retry", "definition = outage AND state = RUNNING",
+           "--dry-run");
+    assert_int_equal(rig_count(&rig, RIG_STORE,
+                               "SELECT count(*) FROM saga WHERE definition = 'outage'"
+                               " AND state = 'RUNNING'"),
+                     COUNT);
+    EXPECT(0, "20 of 20 sagas, 0 refused", "batch", "retry",
+           "definition = outage AND state = RUNNING", "--reason", "the bank is back", "--yes");
+    rig_await_states(&rig, "outage", "q-", "SUCCEEDED", COUNT, SOON);
+    assert_int_equal(
+        rig_count(&rig, RIG_STORE,
+                  "SELECT count(*) FROM journal r JOIN journal l USING (shard, saga_uid)"
+                  " WHERE r.kind = 'RETRY' AND r.error_message LIKE 'the bank is back%%'"
+                  " AND l.kind = 'LEASE' AND l.seq > r.seq"
+                  " AND l.leased_at <= r.finished_at + interval '5 s'"),
+        COUNT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_a_set_that_moves_while_the_batch_runs),
         cmocka_unit_test(test_what_is_wrong_is_refused_before_anything_is_done),
         cmocka_unit_test(test_resolve_and_skip_by_filter),
+        cmocka_unit_test(test_q1_after_an_outage_a_batch_ends_the_back_off),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
 }

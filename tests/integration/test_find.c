@@ -2,6 +2,7 @@
  * have taken effect is what its journal tells; status tells what there is. Method: sagas whose
  * scripts tell a real worker what to answer; lists, effects and status by the API and by sagactl;
  * the view against journals written row by row. */
+#include "support/proof.h"
 #include "support/sagactl.h"
 #include "support/wait.h"
 
@@ -270,6 +271,82 @@ static void test_status_tells_what_there_is(void **state)
     json_decref(status);
 }
 
+/* --- many ------------------------------------------------------------------------------------- */
+
+enum { PARKED_EVERY = 10, MANY_PAGE = 500 };
+
+static int many(void)
+{
+    return test_is_full_size() ? 1000000 : 20000;
+}
+
+/* Of so many rows one in ten is parked and stays, one in ten comes and goes. */
+static void fill(void)
+{
+    rig_exec(
+        &rig, RIG_STORE,
+        "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run, state,"
+        " phase, doubt, park_reason, started_at, updated_at)"
+        " SELECT i %% 256, gen_random_uuid(), 'default', 'many', 1, i::text, 1, r.state,"
+        " CASE r.state WHEN 'SUCCEEDED' THEN r.state ELSE 'RUNNING' END, false,"
+        " CASE r.state WHEN 'PARKED' THEN 'SUSPENDED' END,"
+        " now() - make_interval(secs => (i / 7)::float8 / 10), now()"
+        " FROM generate_series(0, %d) AS i, LATERAL (SELECT CASE i %% %d WHEN 0 THEN 'PARKED'"
+        " WHEN 1 THEN 'RUNNING' ELSE 'SUCCEEDED' END AS state) AS r",
+        many() - 1, PARKED_EVERY);
+    rig_exec(&rig, RIG_STORE, "ANALYZE saga");
+}
+
+static void some_come_and_go(int round)
+{
+    rig_exec(
+        &rig, RIG_STORE,
+        "UPDATE saga SET state = CASE state WHEN 'PARKED' THEN 'RUNNING' ELSE 'PARKED' END,"
+        " park_reason = CASE state WHEN 'PARKED' THEN NULL ELSE 'SUSPENDED' END"
+        " WHERE namespace = 'default' AND definition = 'many' AND state IN ('PARKED', 'RUNNING')"
+        " AND saga_id::int %% %d = 1 AND saga_id::int / %d %% 7 = %d",
+        PARKED_EVERY, PARKED_EVERY, round % 7);
+}
+
+/* Page after page, while rows come and go: what stays is told once, what moves at most once. */
+static void test_f2_no_row_is_skipped_or_told_twice_at_any_page(void **state)
+{
+    (void)state;
+    rig_define(&rig, "many", NULL, "a: IDEMPOTENT | none");
+    fill();
+    uint8_t *told = calloc((size_t)many(), 1);
+    assert_non_null(told);
+    Saga__V1__ListSagasRequest request = SAGA__V1__LIST_SAGAS_REQUEST__INIT;
+    request.filter = rig_borrow("definition = many AND state = PARKED");
+    request.page_size = MANY_PAGE;
+    char token[512] = "";
+    int pages = 0;
+    do {
+        request.page_token = token;
+        Saga__V1__ListSagasResponse *page =
+            (void *)rig_call(&rig, "SagaService/ListSagas", &request.base,
+                             &saga__v1__list_sagas_response__descriptor, NULL);
+        for (size_t i = 0; i < page->n_sagas; i++)
+            told[strtol(page->sagas[i]->saga_id, NULL, 10)]++;
+        (void)snprintf(token, sizeof token, "%s", page->next_page_token);
+        saga__v1__list_sagas_response__free_unpacked(page, NULL);
+        if (pages++ % 8 == 0)
+            some_come_and_go(pages / 8);
+    } while (*token);
+    int sum = 0;
+    for (int i = 0; i < many(); i++)
+        sum += told[i];
+    print_message("%d pages, %d rows told\n", pages, sum);
+    assert_true(pages >= many() / PARKED_EVERY / MANY_PAGE);
+    for (int i = 0; i < many(); i++) {
+        bool wrong = i % PARKED_EVERY == 0 ? told[i] != 1 : told[i] > (i % PARKED_EVERY == 1);
+        if (wrong)
+            fail_msg("row %d of %d was told %d times", i, many(), told[i]);
+    }
+    free(told);
+    rig_exec(&rig, RIG_STORE, "DELETE FROM saga WHERE definition = 'many'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_what_took_over_may_have_run_before),
         cmocka_unit_test(test_effects_are_listed_by_filter),
         cmocka_unit_test(test_status_tells_what_there_is),
+        cmocka_unit_test(test_f2_no_row_is_skipped_or_told_twice_at_any_page),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
 }
