@@ -1,6 +1,7 @@
 /* sagactl batch: one verb on every saga that a filter names. */
 #include "ctl/batch_text.h"
 #include "ctl/ctl.h"
+#include "ctl/options_request.h"
 #include "ctl/verbs.h"
 
 #include <inttypes.h>
@@ -332,3 +333,29 @@ BATCH_VERB(resolve, RESOLVE, ResolveStepRequest, RESOLVE_STEP_REQUEST, "resolved
            { "happened", NULL, false, "it took effect" },
            { "did-not-happen", NULL, false, "it had no effect" },
            { "compensation", NULL, false, "of its compensation (default: what is unknown)" }, );
+
+static const struct ctl_option set_options_options[] = { OPTIONS_REQUEST_OPTIONS COMMON_OPTIONS };
+static int run_set_options(struct ctl *ctl, const struct ctl_arguments *arguments)
+{
+    char actor[CTL_ACTOR_SIZE];
+    struct options_spans spans;
+    struct err err;
+    Saga__V1__RunBatchRequest batch = SAGA__V1__RUN_BATCH_REQUEST__INIT;
+    Saga__V1__SetOptionsRequest request = SAGA__V1__SET_OPTIONS_REQUEST__INIT;
+    if (options_request_read(arguments, &spans, &request, &err) != 0)
+        return ctl_print_error(&err);
+    ctl_actor(actor);
+    request.actor = actor;
+    batch.verb_case = SAGA__V1__RUN_BATCH_REQUEST__VERB_SET_OPTIONS;
+    batch.set_options = &request;
+    return run_batch(ctl, arguments, "options set", &batch);
+}
+const struct ctl_verb verb_batch_set_options = {
+    "batch set-options",
+    "[FILTER]",
+    0,
+    1,
+    set_options_options,
+    BATCH_HELP("gives another deadline, retry budget, back-off or lease to"),
+    run_set_options
+};

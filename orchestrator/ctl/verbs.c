@@ -42,6 +42,7 @@ const struct ctl_verb *const ctl_verbs[] = {
     &verb_batch_resolve,
     &verb_batch_skip,
     &verb_batch_abandon,
+    &verb_batch_set_options,
     &verb_set_options,
     &verb_rerun,
     &verb_parked,

@@ -14,9 +14,9 @@ extern const struct ctl_verb verb_definition_check, verb_definition_apply, verb_
     verb_kafka_stop, verb_kafka_start, verb_kafka_requests, verb_dead_letter_list,
     verb_dead_letter_show, verb_dead_letter_replay, verb_dead_letter_discard, verb_outbox_publish,
     verb_outbox_discard, verb_batch_retry, verb_batch_cancel, verb_batch_suspend, verb_batch_resume,
-    verb_batch_resolve, verb_batch_skip, verb_batch_abandon, verb_handler_list, verb_handler_hold,
-    verb_handler_release, verb_handler_cap, verb_handler_rate, verb_handler_breaker,
-    verb_set_options, verb_audit, verb_rerun, verb_export;
+    verb_batch_resolve, verb_batch_skip, verb_batch_abandon, verb_batch_set_options,
+    verb_handler_list, verb_handler_hold, verb_handler_release, verb_handler_cap, verb_handler_rate,
+    verb_handler_breaker, verb_set_options, verb_audit, verb_rerun, verb_export;
 /* All of them in the order of the overview; NULL at the end. */
 extern const struct ctl_verb *const ctl_verbs[];
 

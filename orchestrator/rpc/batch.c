@@ -51,6 +51,7 @@ static bool post_item(struct batch_run *run, struct batch_item *item)
         .operation = from->operation,
         .happened = from->happened,
         .output = from->output,
+        .options = from->options,
     };
     call_ref(run->call);
     pthread_mutex_lock(&run->lock);
@@ -343,7 +344,7 @@ static int note_batch(struct batch_run *run, struct err *err)
         [ENGINE_VERB_CANCEL] = "batch-cancel",   [ENGINE_VERB_RETRY] = "batch-retry",
         [ENGINE_VERB_RESOLVE] = "batch-resolve", [ENGINE_VERB_SKIP] = "batch-skip",
         [ENGINE_VERB_ABANDON] = "batch-abandon", [ENGINE_VERB_SUSPEND] = "batch-suspend",
-        [ENGINE_VERB_RESUME] = "batch-resume",
+        [ENGINE_VERB_RESUME] = "batch-resume",   [ENGINE_VERB_OPTIONS] = "batch-set-options",
     };
     const Saga__V1__RunBatchRequest *request = (void *)run->call->request;
     const struct store_audit_note note = {

@@ -33,6 +33,8 @@ static int read_verb(const Saga__V1__RunBatchRequest *request, size_t payload_by
         return verb_read_skip(request->skip, ret, err);
     case SAGA__V1__RUN_BATCH_REQUEST__VERB_ABANDON:
         return verb_read_abandon(request->abandon, ret, err);
+    case SAGA__V1__RUN_BATCH_REQUEST__VERB_SET_OPTIONS:
+        return verb_read_options(request->set_options, ret, err);
     default:
         return err_field(err, "verb", "verb: is required");
     }
@@ -53,6 +55,9 @@ static bool names_a_saga(const Saga__V1__RunBatchRequest *request)
         request->verb_case == SAGA__V1__RUN_BATCH_REQUEST__VERB_SKIP ? request->skip->saga : NULL,
         request->verb_case == SAGA__V1__RUN_BATCH_REQUEST__VERB_ABANDON ? request->abandon->saga
                                                                         : NULL,
+        request->verb_case == SAGA__V1__RUN_BATCH_REQUEST__VERB_SET_OPTIONS
+            ? request->set_options->saga
+            : NULL,
     };
     for (size_t i = 0; i < ARRAY_LEN(refs); i++)
         if (refs[i])

@@ -237,17 +237,16 @@ static int read_options(const Saga__V1__SetOptionsRequest *request, struct saga_
     return rc;
 }
 
+int verb_read_options(const Saga__V1__SetOptionsRequest *request, struct verb_request *ret,
+                      struct err *err)
+{
+    ret->kind = ENGINE_VERB_OPTIONS;
+    int rc = read_said(
+        &(struct said){ request->step, "reason", request->reason, request->actor, true }, ret, err);
+    return rc ? rc : read_options(request, &ret->options, err);
+}
+
 void operator_set_options(struct call *call)
 {
-    const Saga__V1__SetOptionsRequest *request = (void *)call->request;
-    struct verb_request verb = { .kind = ENGINE_VERB_OPTIONS, .full = true };
-    struct err err;
-    int rc = read_ref(request->saga, &verb.ref, &err);
-    if (!rc)
-        rc = read_said(
-            &(struct said){ request->step, "reason", request->reason, request->actor, true }, &verb,
-            &err);
-    if (!rc)
-        rc = read_options(request, &verb.options, &err);
-    answer_verb(call, rc, &verb, &err);
+    ANSWER(call, verb_read_options, Saga__V1__SetOptionsRequest);
 }

@@ -19,6 +19,8 @@ MUST_USE int verb_read_suspend(const Saga__V1__SuspendSagaRequest *request,
                                struct verb_request *ret, struct err *err);
 MUST_USE int verb_read_resume(const Saga__V1__ResumeSagaRequest *request, struct verb_request *ret,
                               struct err *err);
+MUST_USE int verb_read_options(const Saga__V1__SetOptionsRequest *request, struct verb_request *ret,
+                               struct err *err);
 MUST_USE int verb_read_resolve(const Saga__V1__ResolveStepRequest *request,
                                size_t payload_bytes_max, struct verb_request *ret, struct err *err);
 

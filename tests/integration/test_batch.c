@@ -246,6 +246,29 @@ static void test_resolve_and_skip_by_filter(void **state)
     rig_await_states(&rig, "once", "k-", "COMPENSATED", 20, SOON);
 }
 
+static void test_other_numbers_for_all_of_a_filter(void **state)
+{
+    (void)state;
+    rig_define(&rig, "budget", NULL, "a: IDEMPOTENT max_attempts=2 | none");
+    rig_start_many(&rig, "budget", "b-", 20, "a A 1 retry\na A 2 retry\na A 3 retry\na A 4 retry");
+    rig_await_states(&rig, "budget", "b-", "PARKED RETRIES_EXHAUSTED", 20, SOON);
+    EXPECT(2, "--reason is required", "batch", "set-options", "definition = budget",
+           "--max-attempts", "9", "--yes");
+    EXPECT(0, "options set: 20 of 20 sagas, 0 refused", "batch", "set-options",
+           "definition = budget", "--max-attempts", "9", "--reason", "the bank is slow", "--yes");
+    EXPECT(0, "retried: 20 of 20", "batch", "retry", "definition = budget", "--yes");
+    rig_await_states(&rig, "budget", "b-", "SUCCEEDED", 20, SOON);
+    assert_int_equal(
+        rig_count(&rig, RIG_STORE,
+                  "SELECT count(*) FROM journal WHERE kind = 'OPTIONS' AND actor = 'ada'"
+                  " AND error_message LIKE 'the bank is slow (batch %%'"),
+        20);
+    assert_int_equal(rig_count(&rig, RIG_STORE,
+                               "SELECT count(*) FROM audit WHERE verb = 'batch-set-options'"
+                               " AND detail = 'definition = budget'"),
+                     1);
+}
+
 /* After an outage what is in its back-off does not wait out the rest of it. */
 static void test_q1_after_an_outage_a_batch_ends_the_back_off(void **state)
 {
@@ -292,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_a_set_that_moves_while_the_batch_runs),
         cmocka_unit_test(test_what_is_wrong_is_refused_before_anything_is_done),
         cmocka_unit_test(test_resolve_and_skip_by_filter),
+        cmocka_unit_test(test_other_numbers_for_all_of_a_filter),
         cmocka_unit_test(test_q1_after_an_outage_a_batch_ends_the_back_off),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
