@@ -348,14 +348,14 @@ static int64_t told_let_go(const char *handler)
 static void test_what_is_let_go_is_told_of_each_handler_about(void **state)
 {
     (void)state;
-    const int64_t few = 15000, many = 45000;
+    const int64_t few = 15000, many = 45000, all = few + many;
     rig_exec(
         one, RIG_STORE,
         "INSERT INTO saga (shard, saga_uid, namespace, definition, revision, saga_id, run, state,"
         " phase, doubt, started_at, updated_at, waiting_handler) SELECT 0, gen_random_uuid(),"
         " 'default', 'filled', 1, 'f-' || i, 1, 'RUNNING', 'RUNNING', false, now(), now(),"
         " CASE WHEN i <= %lld THEN 'few' ELSE 'many' END FROM generate_series(1, %lld) AS i",
-        (long long)few, (long long)(few + many));
+        (long long)few, (long long)all);
     rig_exec(one, RIG_STORE, "ANALYZE saga");
     int64_t told_few = told_let_go("few"), told_many = told_let_go("many");
     print_message("few: %lld told %lld, many: %lld told %lld\n", (long long)few,
