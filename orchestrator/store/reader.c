@@ -63,10 +63,19 @@ static int ensure_connected(struct store_reader *reader, struct err *err)
         prepare(conn, kafka_stmts, KAFKA_STMT_COUNT, err) != 0 ||
         prepare(conn, find_stmts, FIND_COUNT, err) != 0 ||
         prepare(conn, handler_stmts, HANDLER_STMT_COUNT, err) != 0 ||
-        prepare(conn, people_stmts, PEOPLE_STMT_COUNT, err) != 0 ||
+        prepare(conn, people_stmts, PEOPLE_RERUN, err) != 0 ||
         prepare(conn, &stmts[STMT_LOAD_ROWS], 2, err) != 0)
         return (int)err->code;
     reader->conn = TAKE(conn);
+    reader->has_rerun = false;
+    return 0;
+}
+
+int reader_prepare_rerun(struct store_reader *reader, struct err *err)
+{
+    if (!reader->has_rerun && prepare(reader->conn, &people_stmts[PEOPLE_RERUN], 1, err) != 0)
+        return (int)err->code;
+    reader->has_rerun = true;
     return 0;
 }
 

@@ -10,7 +10,8 @@
 
 struct store_reader {
     char *conninfo;
-    PGconn *conn; /* NULL: not connected */
+    PGconn *conn;   /* NULL: not connected */
+    bool has_rerun; /* prepared on it */
     struct params params;
 };
 
@@ -24,6 +25,9 @@ struct params *reader_start(struct store_reader *reader, enum read_stmt_id id);
 struct params *reader_start_kafka(struct store_reader *reader, enum kafka_stmt_id id);
 struct params *reader_start_find(struct store_reader *reader, enum find_stmt_id id);
 struct params *reader_start_people(struct store_reader *reader, enum people_stmt_id id);
+/* Before PEOPLE_RERUN, outside of a transaction. Whoever holds a lock that keeps sagas from being
+ * written holds this up, and nobody who only reads. */
+MUST_USE int reader_prepare_rerun(struct store_reader *reader, struct err *err);
 /* The uid that the reference names, also of a saga that was purged; ERR_NOT_FOUND. */
 MUST_USE int reader_resolve(struct store_reader *reader, const struct store_ref *ref,
                             struct uuid *ret, struct err *err);

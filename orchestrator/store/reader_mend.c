@@ -30,6 +30,8 @@ static int explain(struct store_reader *reader, const struct store_rerun *what, 
 static int rerun_run(struct store_reader *reader, void *ctx, struct err *err)
 {
     const struct store_rerun *what = ctx;
+    if (reader_prepare_rerun(reader, err) != 0)
+        return (int)err->code;
     struct params *params = reader_start_people(reader, PEOPLE_RERUN);
     params_int2(params, uuid_shard(&what->old));
     params_uuid(params, &what->old);

@@ -235,9 +235,9 @@ enum people_stmt_id {
     PEOPLE_AUDIT_ADD,
     PEOPLE_AUDIT_LIST,
     PEOPLE_AUDIT_OF_SAGA,
-    PEOPLE_RERUN,
     PEOPLE_RELATED,
     PEOPLE_ATTEMPTS,
+    PEOPLE_RERUN, /* the last: it writes sagas, and is prepared when it is needed */
     PEOPLE_STMT_COUNT
 };
 extern const struct stmt people_stmts[PEOPLE_STMT_COUNT];

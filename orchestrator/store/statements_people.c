@@ -133,4 +133,4 @@ const struct stmt people_stmts[PEOPLE_STMT_COUNT] = {
         " OR f.n = (SELECT max(c.n) FROM c) ORDER BY f.n" },
     /* clang-format on */
 };
-static_assert(PEOPLE_ATTEMPTS + 1 == PEOPLE_STMT_COUNT, "one row for each people_stmt_id");
+static_assert(PEOPLE_RERUN + 1 == PEOPLE_STMT_COUNT, "one row for each people_stmt_id");

@@ -461,6 +461,21 @@ static void test_get_by_uid_and_by_key(void **state)
     (void)store_pg_free(store);
 }
 
+/* A session that keeps sagas from being written (an index is built) keeps nobody from reading. */
+static void test_a_lock_on_writes_holds_up_no_new_reader(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store_reader *fresh;
+    struct store_definition definition;
+    fixture_exec(conn, "BEGIN; LOCK TABLE saga, saga_key, journal IN SHARE MODE");
+    ASSERT_OK(store_reader_new(conninfo, &fresh, &err), &err);
+    ASSERT_OK(store_reader_definition(fresh, "test", "pay", 0, false, &definition, &err), &err);
+    store_definition_done(&definition);
+    fresh = store_reader_free(fresh);
+    fixture_exec(conn, "ROLLBACK");
+}
+
 static void test_a_lost_session_is_replaced(void **state)
 {
     (void)state;
@@ -644,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_lists_by_id_and_prefix),
         cmocka_unit_test(test_prefixes_of_every_length_of_character),
         cmocka_unit_test(test_get_by_uid_and_by_key),
+        cmocka_unit_test(test_a_lock_on_writes_holds_up_no_new_reader),
         cmocka_unit_test(test_a_lost_session_is_replaced),
         cmocka_unit_test(test_who_serves_a_handler),
         cmocka_unit_test(test_registration),

@@ -27,6 +27,7 @@ final class Engine {
 
   private static final int TICK_MS = 100; // at most so long in one wait
   private static final int GAP_MS = 1000; // longer than any wait: the process stood still
+  private static final int HOLD_MS = 300; // so long after a gap gRPC may still read what lay there
   private static final int CLOSE_LINGER_MS = 1000;
   private static final int ASYNC_THREADS = 4; // that begin async handlers
 
@@ -256,7 +257,7 @@ final class Engine {
       sinceMs = lookedMs;
     }
     if (nowMs - lookedMs > GAP_MS) {
-      holdUntilMs = nowMs + GAP_MS;
+      holdUntilMs = nowMs + HOLD_MS;
     }
     lookedMs = nowMs;
     return nowMs;
