@@ -100,6 +100,10 @@ struct rpc_server {
 void rpc_server_ref(struct rpc_server *server);
 void rpc_server_unref(struct rpc_server *server);
 
+/* Counts one more, unless `bound` are there; those of `beside` (may be NULL) count, too. Counted
+ * before it is compared: two that come at once cannot both see the last place free. */
+bool rpc_server_admit(atomic_llong *count, const atomic_llong *beside, size_t bound);
+
 int64_t rpc_now_ms(void); /* monotonic */
 
 /* --- methods.c */

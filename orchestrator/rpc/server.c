@@ -186,6 +186,15 @@ static bool wait_for_grpc(struct rpc_server *server, int64_t until_ms)
     return is_down;
 }
 
+bool rpc_server_admit(atomic_llong *count, const atomic_llong *beside, size_t bound)
+{
+    long long before = atomic_fetch_add(count, 1) + (beside ? atomic_load(beside) : 0);
+    if ((size_t)before < bound)
+        return true;
+    atomic_fetch_sub(count, 1);
+    return false;
+}
+
 static bool is_idle(const struct rpc_server *server)
 {
     return atomic_load(&server->calls) == 0 && atomic_load(&server->streams) == 0 &&

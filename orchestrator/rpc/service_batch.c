@@ -130,10 +130,8 @@ static int start_thread(struct batch_run *run, struct err *err)
     struct rpc_server *server = run->call->server;
     pthread_attr_t detached;
     pthread_t thread;
-    if (atomic_fetch_add(&server->batches, 1) >= RPC_BATCHES_MAX) {
-        atomic_fetch_sub(&server->batches, 1);
+    if (!rpc_server_admit(&server->batches, NULL, RPC_BATCHES_MAX))
         return too_many(err);
-    }
     call_ref(run->call);
     atomic_fetch_add(&server->batch_threads, 1);
     pthread_attr_init(&detached);
@@ -222,13 +220,14 @@ void run_batch_begin(struct call *call)
     struct rpc_server *server = call->server;
     pthread_condattr_t monotonic;
     struct err err;
-    if (atomic_load(&server->batch_streams) >= RPC_BATCH_STREAMS_MAX) {
+    if (!rpc_server_admit(&server->batch_streams, NULL, RPC_BATCH_STREAMS_MAX)) {
         (void)too_many(&err);
         call_fail(call, &err);
         return;
     }
     struct batch_run *run = mem_calloc(1, sizeof *run);
     if (!run) {
+        atomic_fetch_sub(&server->batch_streams, 1);
         call_fail_memory(call);
         return;
     }
@@ -243,7 +242,6 @@ void run_batch_begin(struct call *call)
     call->batch = run;
     call->close_tag.fn = on_close;
     call->read_tag.fn = on_request;
-    atomic_fetch_add(&server->batch_streams, 1);
     pthread_mutex_lock(&server->lock);
     DL_APPEND(server->batch_runs, run);
     run->is_listed = true;

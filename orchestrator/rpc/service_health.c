@@ -144,7 +144,7 @@ void watcher_begin(struct call *call)
 {
     struct rpc_server *server = call->server;
     struct err err;
-    if (atomic_load(&server->watchers) >= RPC_WATCHERS_MAX) {
+    if (!rpc_server_admit(&server->watchers, NULL, RPC_WATCHERS_MAX)) {
         (void)err_reason(&err, ERR_LIMIT, "TOO_MANY_WATCHERS", "more than %d health watchers",
                          RPC_WATCHERS_MAX);
         call_fail(call, &err);
@@ -152,10 +152,10 @@ void watcher_begin(struct call *call)
     }
     struct watcher *watcher = mem_calloc(1, sizeof *watcher);
     if (!watcher) {
+        atomic_fetch_sub(&server->watchers, 1);
         call_fail_memory(call);
         return;
     }
-    atomic_fetch_add(&server->watchers, 1);
     watcher->call = call;
     watcher->begun_ms = rpc_now_ms();
     sender_init(&watcher->sender, call, nothing_to_do);

@@ -97,7 +97,7 @@ void reflector_begin(struct call *call)
 {
     struct rpc_server *server = call->server;
     struct err err;
-    if (atomic_load(&server->reflector_count) >= RPC_REFLECTORS_MAX) {
+    if (!rpc_server_admit(&server->reflector_count, NULL, RPC_REFLECTORS_MAX)) {
         (void)err_reason(&err, ERR_LIMIT, "TOO_MANY_REFLECTIONS", "more than %d reflection streams",
                          RPC_REFLECTORS_MAX);
         err.retryable = true;
@@ -106,10 +106,10 @@ void reflector_begin(struct call *call)
     }
     struct reflector *reflector = mem_calloc(1, sizeof *reflector);
     if (!reflector) {
+        atomic_fetch_sub(&server->reflector_count, 1);
         call_fail_memory(call);
         return;
     }
-    atomic_fetch_add(&server->reflector_count, 1);
     reflector->call = call;
     atomic_init(&reflector->heard_ms, rpc_now_ms());
     sender_init(&reflector->sender, call, on_sent);

@@ -500,7 +500,7 @@ void saga_watch_begin(struct call *call)
 {
     struct rpc_server *server = call->server;
     struct err err;
-    if (atomic_load(&server->saga_watchers) >= (long long)server->saga_watchers_max) {
+    if (!rpc_server_admit(&server->saga_watchers, NULL, server->saga_watchers_max)) {
         (void)err_reason(&err, ERR_LIMIT, "TOO_MANY_WATCHERS", "more than %zu watchers of sagas",
                          server->saga_watchers_max);
         err.retryable = true;
@@ -509,10 +509,10 @@ void saga_watch_begin(struct call *call)
     }
     struct saga_watch *watch = mem_calloc(1, sizeof *watch);
     if (!watch) {
+        atomic_fetch_sub(&server->saga_watchers, 1);
         call_fail_memory(call);
         return;
     }
-    atomic_fetch_add(&server->saga_watchers, 1);
     watch->call = call;
     watch->begun_ms = rpc_now_ms();
     watch->changes_at_ms = INT64_MAX;

@@ -34,10 +34,8 @@ static struct poll_session *session_new(struct rpc_server *server,
     struct poll_session *session = mem_calloc(1, sizeof *session);
     if (session && (session->name = mem_strdup(name)))
         HASH_ADD_KEYPTR(hh, server->poll_sessions, session->name, strlen(session->name), session);
-    if (session && hash_holds(&session->hh)) {
-        atomic_fetch_add(&server->polls, 1);
+    if (session && hash_holds(&session->hh))
         return session;
-    }
     if (session)
         mem_free(session->name);
     mem_free(session);
@@ -60,15 +58,17 @@ int poll_session_get(struct rpc_server *server, const struct engine_worker_event
     *ret = session_find(server, said);
     if (*ret)
         return 0;
-    if ((size_t)(atomic_load(&server->streams) + atomic_load(&server->polls)) >=
-        server->streams_max) {
+    if (!rpc_server_admit(&server->polls, &server->streams, server->streams_max)) {
         (void)err_reason(err, ERR_LIMIT, "TOO_MANY_WORKERS",
                          "more than %zu workers, by streams and polling", server->streams_max);
         err->retryable = true;
         return (int)err->code;
     }
     *ret = session_new(server, said);
-    return *ret ? 0 : err_set(err, ERR_NOMEM, "out of memory");
+    if (*ret)
+        return 0;
+    atomic_fetch_sub(&server->polls, 1);
+    return err_set(err, ERR_NOMEM, "out of memory");
 }
 
 static int given_compare(const void *left, const void *right)

@@ -410,8 +410,7 @@ void worker_stream_begin(struct call *call)
 {
     struct rpc_server *server = call->server;
     struct err err;
-    if ((size_t)(atomic_load(&server->streams) + atomic_load(&server->polls)) >=
-        server->streams_max) {
+    if (!rpc_server_admit(&server->streams, &server->polls, server->streams_max)) {
         (void)err_reason(&err, ERR_LIMIT, "TOO_MANY_WORKERS", "more than %zu streams of workers",
                          server->streams_max);
         err.retryable = true;
@@ -420,11 +419,11 @@ void worker_stream_begin(struct call *call)
     }
     struct worker_stream *stream = mem_calloc(1, sizeof *stream);
     if (!stream) {
+        atomic_fetch_sub(&server->streams, 1);
         (void)err_set(&err, ERR_NOMEM, "out of memory");
         call_fail(call, &err);
         return;
     }
-    atomic_fetch_add(&server->streams, 1);
     pthread_mutex_init(&stream->lock, NULL);
     stream->link.ops = &link_ops;
     stream->call = call;
