@@ -390,18 +390,23 @@ void handlers_change_done(struct engine *engine, struct flight *flight)
     if (handler->wanted == handler->changes)
         handler->wanted = HANDLER_CHANGE_COUNT;
     handler->drained = 0;
+    /* A read of the same batch may know of it already; then no later one has anything new. */
+    bool is_read = handler->row.version != handler->next.version;
     if (handler->changes == HANDLER_TRIAL) {
         struct dispatch_handler *target = dispatch_handler(engine->dispatch, handler->row.name);
-        handler->row.trial_at_ms = INT64_MAX; /* until it is read */
+        if (!is_read)
+            handler->row.trial_at_ms = INT64_MAX; /* until it is read */
         if (target)
             dispatch_gate_try(target);
     } else if (handler->changes == HANDLER_TRIP) { /* at once: every grant more is one too many */
         log_line(LOG_WARN, "a breaker holds its handler", "handler", handler->row.name, "reason",
                  handler->why, NULL);
+        handler->failures = 0;
+        if (is_read)
+            return;
         handler->row.hold = HOLD_BREAKER;
         handler->row.held_at_ms = flight->op.now_ms;
         handler->row.trial_at_ms = INT64_MAX;
-        handler->failures = 0;
         gate_update(engine, handler);
     }
 }
