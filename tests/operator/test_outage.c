@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { FAILURES = 20, SLOTS = 32, SOON = 20000 };
+enum { FAILURES = 20, SLOTS = 32, TRIAL_S = 2, SOON = 20000 };
 
 static struct rig rig = { .server_args = { "--resend-grace", "0.3s" } };
 
@@ -58,7 +58,7 @@ static void set_breaker(void)
     Saga__V1__SetHandlerLimitsRequest request = SAGA__V1__SET_HANDLER_LIMITS_REQUEST__INIT;
     Saga__V1__Breaker breaker = SAGA__V1__BREAKER__INIT;
     Google__Protobuf__Duration often = GOOGLE__PROTOBUF__DURATION__INIT;
-    often.seconds = 2;
+    often.seconds = TRIAL_S;
     breaker.failures = FAILURES;
     breaker.trial_interval = &often;
     request.handler = rig_borrow("risk");
@@ -97,6 +97,37 @@ static int64_t journal_count(const char *where)
                      where);
 }
 
+/* While the breaker holds, nobody is granted anything but its trials, the first of them an interval
+ * after it tripped; and these are for those who have waited longest, who are not of the pile. */
+static void assert_only_trials_were_granted(void)
+{
+    int64_t trials_at_most =
+        rig_count(&rig, RIG_STORE,
+                  "SELECT floor(extract(epoch FROM clock_timestamp() - held_at)"
+                  " / %d) FROM handler WHERE name = 'risk'",
+                  TRIAL_S);
+    /* Half an interval: what raced the trip is over, and no trial has begun. */
+    int64_t trials = journal_count("j.leased_at > (SELECT held_at + interval '1 s' FROM handler"
+                                   " WHERE name = 'risk')");
+    print_message("granted while it was held: %lld, trials at most %lld\n", (long long)trials,
+                  (long long)trials_at_most);
+    assert_in_range(trials, trials_at_most / 2, trials_at_most);
+    assert_int_equal(journal_count("s.saga_id LIKE 'wait-%'"), 0);
+}
+
+/* By how many places one of the pile was granted too early or too late. Who came at the same time
+ * has no order among themselves. */
+static int64_t places_off(void)
+{
+    return rig_count(&rig, RIG_STORE,
+                     "SELECT max(greatest(came - went, went - (came + together - 1), 0))"
+                     " FROM (SELECT rank() OVER (ORDER BY s.started_at) AS came,"
+                     " count(*) OVER (PARTITION BY s.started_at) AS together,"
+                     " row_number() OVER (ORDER BY j.leased_at, s.started_at) AS went"
+                     " FROM journal j JOIN saga s USING (shard, saga_uid)"
+                     " WHERE s.definition = 'pile' AND s.saga_id LIKE 'wait-%%') o");
+}
+
 static void test_the_night(void **state)
 {
     (void)state;
@@ -120,8 +151,6 @@ static void test_the_night(void **state)
     print_message("goodput of others: %lld of 1000 before, %lld while %d wait\n", (long long)before,
                   (long long)during, pile);
     assert_true(during * 100 >= before * 95);
-    /* One trial every two seconds, and those fail: nobody of the pile was tried but by them. */
-    assert_in_range(journal_count("s.saga_id LIKE 'wait-%' AND j.try > 1"), 0, 0);
     rig_await(&rig, RIG_STORE, "t", SOON,
               "SELECT sum(waiting) >= %d FROM handler_node WHERE handler = 'risk'",
               pile < 90000 ? pile : 90000);
@@ -137,6 +166,7 @@ static void test_the_night(void **state)
                                "SELECT count(*) FROM saga WHERE definition = 'pile'"
                                " AND saga_id LIKE 'wait-%%' AND state <> 'RUNNING'"),
                      0);
+    assert_only_trials_were_granted();
 
     /* The service is back. */
     for (int i = 0; i < 200; i++) {
@@ -153,13 +183,9 @@ static void test_the_night(void **state)
     assert_int_equal(journal_count("s.saga_id LIKE 'wait-%' AND j.try > 1"), 0);
     assert_int_equal(journal_count("s.saga_id LIKE 'wait-%' AND j.held_ms IS NULL"), 0);
     /* Those first who have waited longest: nobody is farther from his place than a batch. */
-    assert_int_equal(rig_count(&rig, RIG_STORE,
-                               "SELECT count(*) FROM (SELECT row_number() OVER (ORDER BY"
-                               " s.started_at) AS came, row_number() OVER (ORDER BY j.leased_at)"
-                               " AS went FROM journal j JOIN saga s USING (shard, saga_uid)"
-                               " WHERE s.definition = 'pile' AND s.saga_id LIKE 'wait-%%') o"
-                               " WHERE abs(came - went) > 2000"),
-                     0);
+    int64_t off = places_off();
+    print_message("the farthest from his place: %lld\n", (long long)off);
+    assert_true(off <= (pile < 40000 ? pile / 20 : 2000));
     rig_await(&rig, RIG_STORE, "1", SOON,
               "SELECT count(*) FROM handler_event WHERE kind = 'DRAINED'");
     rig_worker_kill(&rig, down);
