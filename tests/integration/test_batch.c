@@ -4,10 +4,11 @@
 #include "support/sagactl.h"
 #include "support/wait.h"
 
-#include <signal.h>
+#include "base/mem.h"
+
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { SOON = 20000, MANY = 120 };
 
@@ -134,47 +135,94 @@ static void test_a_batch_stops_when_what_it_took_on_is_parked_again(void **state
                  "--reason", "the test is over", "--yes"));
 }
 
-/* Is some of it done, and some not? */
-static bool is_half_done(void *ctx)
+static struct test_process *begin_resume(const char *rate)
 {
-    int64_t left = parked(ctx);
-    return left > 0 && left < MANY - 20;
+    const char *argv[] = { SAGACTL_BINARY, "--address", rig.address, "batch", "resume",
+                           SUSPENDED,      "--yes",     "--rate",    rate,    NULL };
+    struct test_process *sagactl = NULL;
+    struct err err;
+    ASSERT_OK(test_process_start(&(struct test_process_options){ .argv = argv, .env = ada },
+                                 &sagactl, &err),
+              &err);
+    return sagactl;
+}
+
+/* What batches alone resumed. */
+static int64_t resumed_by_batch(const char *prefix)
+{
+    return rig_count(&rig, RIG_STORE,
+                     "SELECT count(*) FROM journal JOIN saga USING (shard, saga_uid)"
+                     " WHERE kind = 'RESUME' AND error_message LIKE '%%(batch %%'"
+                     " AND saga_id LIKE '%s%%'",
+                     prefix);
+}
+
+/* However often a row came by: a batch has done to it what it does once at most. */
+static void assert_once_per_batch(const char *prefix)
+{
+    assert_int_equal(
+        rig_count(&rig, RIG_STORE,
+                  "SELECT count(*) FROM (SELECT 1 FROM journal JOIN saga USING (shard, saga_uid)"
+                  " WHERE kind = 'RESUME' AND error_message LIKE '%%(batch %%'"
+                  " AND saga_id LIKE '%s%%' GROUP BY saga_uid, substring(error_message FROM"
+                  " '\\(batch .*') HAVING count(*) > 1) twice",
+                  prefix),
+        0);
+}
+
+struct progress {
+    const char *prefix;
+    int64_t at_least; /* resumed by batches */
+};
+
+static bool has_come_so_far(void *ctx)
+{
+    const struct progress *progress = ctx;
+    return resumed_by_batch(progress->prefix) >= progress->at_least;
+}
+
+static void await_resumed(const char *prefix, int64_t at_least)
+{
+    struct progress progress = { prefix, at_least };
+    assert_true(wait_until(has_come_so_far, &progress, SOON));
+}
+
+/* Nobody listens to a batch any more, or its server has died: it ends in the middle. Returns how
+ * many are as they were, which is what the next one must find. */
+static int64_t left_half_done(const char *prefix)
+{
+    int64_t left = -1;
+    for (int i = 0; i < 100 && left != parked(prefix); i++) {
+        left = parked(prefix);
+        wait_ms(200);
+    }
+    assert_in_range(left, 1, MANY - 1);
+    assert_int_equal(resumed_by_batch(prefix), MANY - left);
+    return left;
 }
 
 static void test_a_batch_that_was_interrupted_is_run_again(void **state)
 {
     (void)state;
     start_suspended("i-", MANY);
-    const char *argv[] = { SAGACTL_BINARY, "--address", rig.address, "batch", "resume",
-                           SUSPENDED,      "--yes",     "--rate",    "100/s", NULL };
-    struct test_process *sagactl = NULL;
-    struct err err;
-    ASSERT_OK(test_process_start(&(struct test_process_options){ .argv = argv, .env = ada },
-                                 &sagactl, &err),
-              &err);
-    assert_true(wait_until(is_half_done, (void *)(uintptr_t) "i-", SOON));
+    struct test_process *sagactl = begin_resume("40/s");
+    await_resumed("i-", 20);
     test_process_kill(sagactl);
     sagactl = test_process_free(sagactl);
-    /* Nobody listens: it ends, and leaves the rest as it was. */
-    int64_t left = parked("i-");
-    for (int i = 0; i < 100; i++) {
-        (void)usleep(200 * 1000);
-        int64_t now = parked("i-");
-        if (now == left)
-            break;
-        left = now;
-    }
-    assert_true(left > 0);
+    int64_t first_left = left_half_done("i-");
     /* The server goes, too, in the middle of the next one. */
-    ASSERT_OK(test_process_start(&(struct test_process_options){ .argv = argv, .env = ada },
-                                 &sagactl, &err),
-              &err);
-    (void)usleep(300 * 1000);
+    sagactl = begin_resume("40/s");
+    await_resumed("i-", MANY - first_left + 10);
     rig_server_kill(&rig);
     rig_server_start(&rig);
     sagactl = test_process_free(sagactl);
-    EXPECT(0, "0 refused", "batch", "resume", SUSPENDED, "--yes");
+    int64_t left = left_half_done("i-");
+    assert_true(left < first_left);
+    char all[64];
+    (void)snprintf(all, sizeof all, "resumed: %d of %d sagas, 0 refused", (int)left, (int)left);
+    EXPECT(0, all, "batch", "resume", SUSPENDED, "--yes");
     rig_await_states(&rig, "job", "i-", "SUCCEEDED", MANY, SOON);
+    assert_int_equal(resumed_by_batch("i-"), MANY);
     assert_int_equal(
         rig_count(&rig, RIG_STORE,
                   "SELECT count(*) FROM (SELECT saga_uid FROM journal JOIN saga USING (shard,"
@@ -183,32 +231,112 @@ static void test_a_batch_that_was_interrupted_is_run_again(void **state)
         0);
 }
 
-/* Sagas come and go while it runs. */
+/* The n-th of those that wait, the oldest of them, or the youngest, being 0. */
+static const char *waiting(int n, bool youngest, char ret[16])
+{
+    const char *order = youngest ? "DESC" : "ASC";
+    return rig_text(&rig, RIG_STORE, ret, 16,
+                    "SELECT saga_id FROM saga WHERE saga_id LIKE 'v-%%' AND state = 'PARKED'"
+                    " ORDER BY started_at %s, saga_uid %s OFFSET %d LIMIT 1",
+                    order, order, n);
+}
+
+static Saga__V1__SagaRef ref_of(const char *saga_id)
+{
+    Saga__V1__SagaRef ref = SAGA__V1__SAGA_REF__INIT;
+    ref.definition = rig_borrow("job");
+    ref.saga_id = rig_borrow(saga_id);
+    return ref;
+}
+
+static void suspend(const char *saga_id)
+{
+    Saga__V1__SagaRef ref = ref_of(saga_id);
+    Saga__V1__SuspendSagaRequest request = SAGA__V1__SUSPEND_SAGA_REQUEST__INIT;
+    request.saga = &ref;
+    request.reason = rig_borrow("by hand");
+    protobuf_c_message_free_unpacked(rig_call(&rig, "OperatorService/SuspendSaga", &request.base,
+                                              &saga__v1__saga__descriptor, NULL),
+                                     NULL);
+}
+
+static void resume(const char *saga_id)
+{
+    Saga__V1__SagaRef ref = ref_of(saga_id);
+    Saga__V1__ResumeSagaRequest request = SAGA__V1__RESUME_SAGA_REQUEST__INIT;
+    request.saga = &ref;
+    request.reason = rig_borrow("by hand");
+    protobuf_c_message_free_unpacked(rig_call(&rig, "OperatorService/ResumeSaga", &request.base,
+                                              &saga__v1__saga__descriptor, NULL),
+                                     NULL);
+}
+
+/* The state, and how often it was resumed by a batch and by hand: "PARKED 1 0". */
+static void assert_resumed(const char *saga_id, const char *expected)
+{
+    char got[64];
+    rig_text(&rig, RIG_STORE, got, sizeof got,
+             "SELECT concat_ws(' ', s.state, count(*) FILTER (WHERE error_message LIKE"
+             " '%%(batch %%'), count(*) FILTER (WHERE error_message = 'by hand')) FROM saga s"
+             " JOIN journal j USING (shard, saga_uid) WHERE saga_id = '%s' AND kind = 'RESUME'"
+             " GROUP BY s.state",
+             saga_id);
+    assert_string_equal(got, expected);
+}
+
+/* Sagas come and go while it runs: some of the last that it would take leave, half of those come
+ * back before it is there; some that it took come back behind it; some are new. */
 static void test_a_set_that_moves_while_the_batch_runs(void **state)
 {
     (void)state;
+    enum { EACH = 3, FIRST_PAGE = 100 };
+    char back[EACH][16], gone[EACH][16], again[EACH][16], lost[16], id[16];
     start_suspended("v-", MANY);
-    const char *argv[] = { SAGACTL_BINARY, "--address", rig.address, "batch", "resume",
-                           SUSPENDED,      "--yes",     "--rate",    "20/s",  NULL };
-    struct test_process *sagactl = NULL;
-    struct err err;
-    ASSERT_OK(test_process_start(&(struct test_process_options){ .argv = argv, .env = ada },
-                                 &sagactl, &err),
-              &err);
-    assert_true(wait_until(is_half_done, (void *)(uintptr_t) "v-", SOON));
-    EXPECT(0, "abandoned", "abandon", "job", "v-119", "--reason", "by hand");
+    rig_hold(&rig, "act"); /* so that what was resumed does not end, and can be suspended again */
+    for (int i = 0; i < EACH; i++) {
+        (void)waiting(i, false, again[i]);
+        (void)waiting(i, true, back[i]);
+        (void)waiting(EACH + i, true, gone[i]);
+    }
+    (void)waiting(2 * EACH, true, lost);
+    struct test_process *sagactl = begin_resume("20/s");
+    await_resumed("v-", 20);
+    for (int i = 0; i < EACH; i++) {
+        suspend(again[i]);
+        resume(back[i]);
+        suspend(back[i]);
+        resume(gone[i]);
+    }
+    EXPECT(0, "abandoned", "abandon", "job", lost, "--reason", "by hand");
     for (int i = 0; i < 20; i++) { /* after it began: not its */
-        char id[16];
         (void)snprintf(id, sizeof id, "w-%d", i);
         rig_start_at(&rig, "job", id, (int64_t)time(NULL) * 1000 + 3600 * 1000);
     }
     EXPECT(0, "suspended: 20 of 20", "batch", "suspend", "definition = job AND saga_id = \"w-*\"",
            "--reason", "night", "--yes");
+    assert_in_range(resumed_by_batch("v-"), 20, FIRST_PAGE - 1); /* all that before it was there */
     int status = -1;
+    struct err err;
     ASSERT_OK(test_process_wait(sagactl, SOON, &status, &err), &err);
+    char *output = test_process_output(sagactl);
+    assert_non_null(output);
+    if (status != 0 || !strstr(output, "resumed: 116 of 116 sagas, 0 refused"))
+        fail_msg("status %d: %s", status, output);
+    mem_free(output);
     sagactl = test_process_free(sagactl);
-    rig_await_states(&rig, "job", "v-", "SUCCEEDED", MANY - 1, SOON);
+    for (int i = 0; i < EACH; i++) {
+        assert_resumed(again[i], "PARKED 1 0");
+        assert_resumed(back[i], "RUNNING 1 1");
+        assert_resumed(gone[i], "RUNNING 0 1");
+    }
+    assert_int_equal(parked("v-"), EACH);
     assert_int_equal(parked("w-"), 20);
+    /* What came back behind the batch is the next one's. */
+    static const char those[] = SUSPENDED " AND saga_id = \"v-*\"";
+    EXPECT(0, "resumed: 3 of 3 sagas, 0 refused", "batch", "resume", those, "--yes");
+    assert_once_per_batch("v-");
+    rig_release(&rig, "act");
+    rig_await_states(&rig, "job", "v-", "SUCCEEDED", MANY - 1, SOON);
     EXPECT(0, "cancelled: 20 of 20", "batch", "cancel", SUSPENDED, "--reason", "enough", "--yes");
     rig_await_states(&rig, "job", "w-", "COMPENSATED", 20, SOON);
 }
