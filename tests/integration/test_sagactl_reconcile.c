@@ -81,7 +81,7 @@ static void assert_line(const struct csv_reader *reader, const size_t at[6])
     assert_string_equal(csv_text(reader, at[5]), key);
 }
 
-static void test_f2_each_line_of_an_export_is_what_the_journal_says(void **state)
+static void test_each_line_of_an_export_is_what_the_journal_says(void **state)
 {
     (void)state;
     enum { EACH = 40 };
@@ -251,7 +251,7 @@ static int64_t settled(const char *definition)
 
 /* Killed in the middle, and run again: each saga is settled once, also those that are unknown anew.
  */
-static void test_f2_interrupted_and_run_again(void **state)
+static void test_a_file_that_was_interrupted_is_run_again(void **state)
 {
     (void)state;
     PROVES("P4");
@@ -327,10 +327,10 @@ static void test_an_export_with_verdicts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f2_each_line_of_an_export_is_what_the_journal_says),
+        cmocka_unit_test(test_each_line_of_an_export_is_what_the_journal_says),
         cmocka_unit_test(test_bad_rows_are_named_and_nothing_is_done),
         cmocka_unit_test(test_each_row_is_told_what_became_of_it),
-        cmocka_unit_test(test_f2_interrupted_and_run_again),
+        cmocka_unit_test(test_a_file_that_was_interrupted_is_run_again),
         cmocka_unit_test(test_an_export_with_verdicts),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
