@@ -344,6 +344,70 @@ static void test_f2_no_row_is_skipped_or_told_twice_at_any_page(void **state)
             fail_msg("row %d of %d was told %d times", i, many(), told[i]);
     }
     free(told);
+}
+
+struct way {
+    const char *filter, *index;
+    int64_t scans; /* of the index, before */
+};
+
+static int64_t index_scans(const struct way *way)
+{
+    return rig_count(&rig, RIG_STORE,
+                     "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = '%s'",
+                     way->index);
+}
+
+static int64_t table_scans(void)
+{
+    return rig_count(&rig, RIG_STORE,
+                     "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN"
+                     " ('saga', 'saga_label')");
+}
+
+/* Asks again, since a session tells what it scanned with what it is asked a second later. */
+static bool went_by_index(void *ctx)
+{
+    const struct way *way = ctx;
+    Saga__V1__ListSagasRequest request = SAGA__V1__LIST_SAGAS_REQUEST__INIT;
+    request.filter = rig_borrow(way->filter);
+    request.page_size = 50;
+    Saga__V1__ListSagasResponse *page =
+        (void *)rig_call(&rig, "SagaService/ListSagas", &request.base,
+                         &saga__v1__list_sagas_response__descriptor, NULL);
+    assert_true(page->n_sagas > 0);
+    saga__v1__list_sagas_response__free_unpacked(page, NULL);
+    return index_scans(way) > way->scans;
+}
+
+/* What PostgreSQL itself counts, of the plans that sagad's own sessions run, beside all those rows
+ * of the test before. */
+static void test_f2_filters_go_by_their_index_and_scan_no_table(void **state)
+{
+    (void)state;
+    struct way ways[] = {
+        { "", "saga_list", 0 },
+        { "definition = many AND state = SUCCEEDED", "saga_list", 0 },
+        { "definition = many AND start_time < 2100-01-01T00:00:00Z", "saga_list", 0 },
+        { "definition = many AND park.reason = SUSPENDED", "saga_parked", 0 },
+        { "saga_id = \"4711\"", "saga_by_id", 0 },
+        { "saga_id = \"471*\"", "saga_by_id", 0 },
+        { "doubt = true", "saga_doubt", 0 },
+        { "labels.account = A-77", "saga_label_find", 0 },
+    };
+    rig_exec(&rig, RIG_STORE,
+             "UPDATE saga SET doubt = true WHERE definition = 'many' AND saga_id = '4711'");
+    wait_ms(1100); /* then our own scans are counted, too */
+    (void)table_scans();
+    int64_t before = table_scans();
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++)
+        ways[i].scans = index_scans(&ways[i]);
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++)
+        (void)went_by_index(&ways[i]); /* so that one second tells of all */
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++)
+        if (!wait_until(went_by_index, &ways[i], SOON))
+            fail_msg("'%s' does not go by %s", ways[i].filter, ways[i].index);
+    assert_int_equal(table_scans(), before);
     rig_exec(&rig, RIG_STORE, "DELETE FROM saga WHERE definition = 'many'");
 }
 
@@ -357,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_effects_are_listed_by_filter),
         cmocka_unit_test(test_status_tells_what_there_is),
         cmocka_unit_test(test_f2_no_row_is_skipped_or_told_twice_at_any_page),
+        cmocka_unit_test(test_f2_filters_go_by_their_index_and_scan_no_table),
     };
     return cmocka_run_group_tests(tests, setup, teardown) ? 1 : 0;
 }
