@@ -118,6 +118,8 @@ struct engine_verb {
     /* out */
     struct err err; /* ERR_OK: done (WAIT: settled or the time is over) */
     bool duplicate; /* SIGNAL: it was taken before */
+    const struct saga
+        *settled; /* WAIT: as it was committed; until done() returns. NULL: time is over */
     /* engine's */
     struct engine_work work;
     struct heap_node timer;

@@ -71,9 +71,19 @@ bool wait_is_over(const struct slot *slot, const struct engine_verb *verb)
     return saga_state_is_terminal(state) || (verb->or_parked && state == SAGA_PARKED);
 }
 
+static void verb_settled(struct engine *engine, const struct slot *slot, struct engine_verb *verb)
+{
+    verb->settled = slot->saga;
+    verb_finish(engine, verb);
+}
+
 void verb_wait(struct engine *engine, struct slot *slot, struct engine_verb *verb)
 {
-    if (wait_is_over(slot, verb) || verb->until_mono <= engine->now_mono ||
+    if (wait_is_over(slot, verb)) {
+        verb_settled(engine, slot, verb);
+        return;
+    }
+    if (verb->until_mono <= engine->now_mono ||
         heap_set(&engine->wait_timers, &verb->timer, verb->until_mono)) {
         verb_finish(engine, verb);
         return;
@@ -88,7 +98,7 @@ void waiters_check(struct engine *engine, struct slot *slot)
     DL_FOREACH_SAFE(slot->waiters, verb, next)
     {
         if (wait_is_over(slot, verb))
-            verb_finish(engine, verb);
+            verb_settled(engine, slot, verb);
     }
 }
 
@@ -123,6 +133,7 @@ static void verb_event(struct engine *engine, struct engine_verb *verb)
     verb->work.kind = WORK_VERB;
     verb->err.code = ERR_OK;
     verb->duplicate = false;
+    verb->settled = NULL;
     verb->slot = NULL;
     verb->tries = 0;
     verb->work.asked = engine->batch_number;

@@ -264,6 +264,15 @@ static void run_load(struct query *base, struct store_reader *reader)
     run_answer(base, reader);
 }
 
+int saga_look_settled(struct arena *arena, const struct saga *saga, Saga__V1__Saga **ret,
+                      struct err *err)
+{
+    if (saga_to_message(arena, saga, false, clock_wall_ms(&clock_system), ret, err))
+        return (int)err->code;
+    fit_into_message(*ret);
+    return 0;
+}
+
 void saga_look_post(struct saga_look *look, struct call *call, bool admitted)
 {
     look->query.server = call->server;

@@ -28,6 +28,10 @@ struct saga_look { /* zeroed, but for what is asked; lives until it is done */
     struct held_times held; /* of the handler that it waits for */
 };
 
+/* A settled saga (ended, or parked) that is at hand, without what only FULL tells: the message as a
+ * look would make it, with nobody asked. It borrows from the saga. Any thread. */
+MUST_USE int saga_look_settled(struct arena *arena, const struct saga *saga, Saga__V1__Saga **ret,
+                               struct err *err);
 /* `call` is whose query it is: a call that is not open any more is not looked for. `admitted`: past
  * the bound of waiting queries. */
 void saga_look_post(struct saga_look *look, struct call *call, bool admitted);

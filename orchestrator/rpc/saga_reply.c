@@ -35,6 +35,16 @@ void reply_with_saga(struct call *call, const struct store_ref *ref, bool full, 
     saga_look_post(&reply->look, call, admitted);
 }
 
+static void reply_with_settled(struct call *call, const struct saga *saga)
+{
+    Saga__V1__Saga *message = NULL;
+    struct err err;
+    if (saga_look_settled(&call->arena, saga, &message, &err))
+        call_fail(call, &err);
+    else
+        call_reply(call, &message->base);
+}
+
 /* --- verbs ------------------------------------------------------------------------------------ */
 
 struct verb_call {
@@ -50,6 +60,10 @@ static void on_verb(struct engine_event *event)
     struct verb_call *verb_call = CONTAINER(verb, struct verb_call, verb);
     if (verb->err.code != ERR_OK) {
         call_fail(verb_call->call, &verb->err);
+        return;
+    }
+    if (verb->settled && !verb_call->full) { /* of the reader it would take six round trips */
+        reply_with_settled(verb_call->call, verb->settled);
         return;
     }
     struct store_ref ref = { .by_uid = true, .uid = verb->uid };

@@ -2,6 +2,7 @@
  * repeated requests, and stores nothing it has refused. Method: a server, one worker, and the calls
  * themselves. */
 #include "base/clock.h"
+#include "base/mem.h"
 #include "support/raw_stream.h"
 #include "support/rig.h"
 #include "support/wait.h"
@@ -515,6 +516,23 @@ static void test_the_journal_is_read_in_pages(void **state)
 
 /* --- wait ------------------------------------------------------------------------------------- */
 
+/* Who waits is told what who asks is told. */
+static void assert_as_get(const Saga__V1__SagaRef *ref, const Saga__V1__Saga *saga)
+{
+    Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
+    request.saga = (Saga__V1__SagaRef *)(uintptr_t)ref; /* packing only reads */
+    MESSAGE(Saga)
+    got = (Saga__V1__Saga *)rig_call(&rig, "SagaService/GetSaga", &request.base,
+                                     &saga__v1__saga__descriptor, NULL);
+    size_t size = saga__v1__saga__get_packed_size(saga);
+    assert_int_equal(saga__v1__saga__get_packed_size(got), size);
+    CLEANUP(mem_free_p) uint8_t *waited = mem_calloc(2, size);
+    assert_non_null(waited);
+    (void)saga__v1__saga__pack(saga, waited);       /* the size from above */
+    (void)saga__v1__saga__pack(got, waited + size); /* as well */
+    assert_memory_equal(waited, waited + size, size);
+}
+
 static int64_t wait_saga(const char *definition, const char *saga_id, int timeout_ms,
                          bool or_parked, Saga__V1__SagaState expected)
 {
@@ -530,8 +548,11 @@ static int64_t wait_saga(const char *definition, const char *saga_id, int timeou
     MESSAGE(Saga)
     saga = (Saga__V1__Saga *)rig_call(&rig, "SagaService/WaitSaga", &request.base,
                                       &saga__v1__saga__descriptor, NULL);
+    int64_t took = clock_mono_ms(&clock_system) - from;
     assert_int_equal(saga->state, expected);
-    return clock_mono_ms(&clock_system) - from;
+    if (expected != SAGA__V1__SAGA_STATE__SAGA_STATE_RUNNING)
+        assert_as_get(&ref, saga);
+    return took;
 }
 
 static void test_wait_answers_at_the_end_or_when_parked_or_when_the_time_is_over(void **state)
@@ -549,6 +570,10 @@ static void test_wait_answers_at_the_end_or_when_parked_or_when_the_time_is_over
     int64_t took =
         wait_saga("never", "w-over", 300, true, SAGA__V1__SAGA_STATE__SAGA_STATE_RUNNING);
     assert_true(took >= 300 && took < 3000);
+    rig_define(&rig, "taken_back", NULL, "a: IDEMPOTENT | IDEMPOTENT\nb: IDEMPOTENT | none");
+    rig_start(&rig, "taken_back", "w-back", "b A 1 sleep=200 rejected code=NO");
+    (void)wait_saga("taken_back", "w-back", 10000, false,
+                    SAGA__V1__SAGA_STATE__SAGA_STATE_COMPENSATED);
     /* What has ended is answered at once. */
     assert_true(wait_saga("waited", "w-end", 10000, false,
                           SAGA__V1__SAGA_STATE__SAGA_STATE_SUCCEEDED) < 2000);
