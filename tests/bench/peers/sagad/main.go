@@ -57,11 +57,12 @@ func define(address string) error {
 func one(sagas sagapb.SagaServiceClient, id string, input []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if _, err := sagas.StartSaga(ctx, &sagapb.StartSagaRequest{Definition: name, SagaId: id, Input: input}); err != nil {
+	started, err := sagas.StartSaga(ctx, &sagapb.StartSagaRequest{Definition: name, SagaId: id, Input: input})
+	if err != nil {
 		return err
 	}
 	ended, err := sagas.WaitSaga(ctx, &sagapb.WaitSagaRequest{
-		Saga: &sagapb.SagaRef{Definition: name, SagaId: id}, Timeout: durationpb.New(limit)})
+		Saga: &sagapb.SagaRef{Uid: started.Uid}, Timeout: durationpb.New(limit)})
 	if err == nil && ended.State != sagapb.SagaState_SAGA_STATE_SUCCEEDED {
 		err = fmt.Errorf("%s is %s", id, ended.State)
 	}
