@@ -81,7 +81,7 @@ static int add_brake(struct saga_look *look, struct store_reader *reader, struct
         rc = err_set(err, ERR_NOMEM, "handler");
     bool said = view && (handler_is_braked(&view->row) || view->row.rate_milli || view->row.cap);
     handlers_look_done(&found);
-    if (rc || !view)
+    if (rc || !brake)
         return rc;
     rc = store_reader_held_times(reader, brake->handler, &look->held, err);
     for (size_t i = 0; !rc && i < look->definition->step_count; i++) {
