@@ -116,10 +116,9 @@ struct engine_verb {
     int64_t timeout_ms;             /* WAIT */
     bool or_parked;                 /* WAIT */
     /* out */
-    struct err err; /* ERR_OK: done (WAIT: settled or the time is over) */
-    bool duplicate; /* SIGNAL: it was taken before */
-    const struct saga
-        *settled; /* WAIT: as it was committed; until done() returns. NULL: time is over */
+    struct err err;             /* ERR_OK: done (WAIT: settled or the time is over) */
+    bool duplicate;             /* SIGNAL: it was taken before */
+    const struct saga *settled; /* WAIT: as committed, until done() returns; NULL: time over */
     /* engine's */
     struct engine_work work;
     struct heap_node timer;

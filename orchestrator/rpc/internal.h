@@ -102,7 +102,7 @@ void rpc_server_unref(struct rpc_server *server);
 
 /* Counts one more, unless `bound` are there; those of `beside` (may be NULL) count, too. Counted
  * before it is compared: two that come at once cannot both see the last place free. */
-bool rpc_server_admit(atomic_llong *count, const atomic_llong *beside, size_t bound);
+MUST_USE bool rpc_server_admit(atomic_llong *count, const atomic_llong *beside, size_t bound);
 
 int64_t rpc_now_ms(void); /* monotonic */
 

@@ -517,10 +517,10 @@ static void test_the_journal_is_read_in_pages(void **state)
 /* --- wait ------------------------------------------------------------------------------------- */
 
 /* Who waits is told what who asks is told. */
-static void assert_as_get(const Saga__V1__SagaRef *ref, const Saga__V1__Saga *saga)
+static void assert_as_get(Saga__V1__SagaRef *ref, const Saga__V1__Saga *saga)
 {
     Saga__V1__GetSagaRequest request = SAGA__V1__GET_SAGA_REQUEST__INIT;
-    request.saga = (Saga__V1__SagaRef *)(uintptr_t)ref; /* packing only reads */
+    request.saga = ref;
     MESSAGE(Saga)
     got = (Saga__V1__Saga *)rig_call(&rig, "SagaService/GetSaga", &request.base,
                                      &saga__v1__saga__descriptor, NULL);

@@ -8,8 +8,6 @@
 #include "support/wait.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { STREAMS_MAX = 3, PEERS = 2, OVER = 2, SOON = 10000, ROUNDS = 150, ROUNDS_FULL = 2000 };
 
@@ -22,8 +20,7 @@ static int setup(void **state)
     if (rpc_fixture_up(&it, &(struct rpc_options){ .streams_max = STREAMS_MAX,
                                                    .saga_watchers_max = STREAMS_MAX }) != 0)
         return -1;
-    const char *colon = strrchr(it.address, ':');
-    port = colon ? atoi(colon + 1) : 0;
+    port = rpc_server_port(it.server, 0);
     return 0;
 }
 
